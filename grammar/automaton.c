@@ -10,7 +10,7 @@
 
 // Tables that seldom grow, since that is time within one token: memory that is not used is not
 // touched either.
-enum { FIRST_BUCKETS = 1 << 14, FIRST_SEEN = 1024 };
+enum { FIRST_BUCKETS = 1 << 14, FIRST_SEEN = 1024, FIRST_STATES = 1 << 13 };
 
 static uint64_t place_of(uint32_t frame, uint32_t node) {
     return (uint64_t)frame << 32 | node;
@@ -64,8 +64,9 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
         return false;
     for (uint32_t i = 1; grown && i < m->frames.count; i++)
         enter(m->frame_table, m->frame_buckets, hash_frame(m, m->frames.at[i]), i);
-    bool counts = f.node & FRAME_OPEN; // FRAME_LEFT has that bit too
-    f.turns = counts ? f.count : m->frames.count ? m->frames.at[f.below].turns : 0;
+    const Frame *below = m->frames.count ? &m->frames.at[f.below] : &f;
+    f.bottom = f.node & FRAME_KINDS ? f.node : below->bottom;
+    f.turns = f.node & FRAME_KINDS ? f.count : below->turns;
     *index = (uint32_t)m->frames.count++;
     m->frames.at[*index] = f;
     enter(m->frame_table, m->frame_buckets, hash, *index);
@@ -81,6 +82,7 @@ static const uint64_t *places_of(const Automaton *m, uint32_t state) {
 static bool room_for_moves(Automaton *m, Error *error) {
     if (m->states.count < m->moves_capacity) return true;
     size_t capacity = m->states.capacity, width = m->grammar->n_classes;
+    if (capacity < FIRST_STATES) capacity = FIRST_STATES;
     uint32_t *moves = realloc(m->moves, capacity * width * sizeof *moves);
     if (!moves) return no_memory(error);
     m->moves = moves;
@@ -113,12 +115,14 @@ bool automaton_state(Automaton *m, const uint64_t *places, size_t count, uint32_
     State new = {.first = (uint32_t)m->places.count,
                  .count = (uint32_t)count,
                  .ends = ends,
-                 .turns = ends ? ends - 1 : UINT32_MAX};
+                 .turns = NOT_KNOWN};
     for (size_t i = 0; i < count; i++) {
         if (!ARRAY_ROOM(&m->places, error)) return false;
         m->places.at[m->places.count++] = places[i];
-        uint32_t turns = m->frames.at[places[i] >> 32].turns;
-        if (turns < new.turns) new.turns = turns;
+        const Frame *f = &m->frames.at[places[i] >> 32];
+        bool left = f->bottom == FRAME_LEFT;
+        new.n_left += left;
+        if (!left && f->turns < new.turns) new.turns = f->turns;
     }
     m->states.at[m->states.count++] = new;
     for (size_t i = 0; i < m->grammar->n_classes; i++)
@@ -206,36 +210,54 @@ static bool is_least(Automaton *m, Frame f, bool *least, Error *error) {
     return true;
 }
 
-// The body of a COUNT node, open or not, for the count-th time. Without an upper bound counts end
-// at the lower one.
-static bool begin_body(Automaton *m, uint32_t index, uint32_t count, uint32_t below, Error *error) {
-    const Node *n = &m->grammar->nodes.at[index & ~FRAME_OPEN];
+// The body in this frame.
+static bool begin_in(Automaton *m, uint32_t body, Frame f, Error *error) {
     uint32_t frame;
-    bool saturates = n->most == UNBOUNDED && !(index & FRAME_OPEN);
-    if (saturates && count > n->least) count = n->least;
-    Frame f = {.node = index, .count = count, .below = below};
-    if (m->grammar->nodes.at[n->a].empty) {
+    if (m->grammar->nodes.at[body].empty) {
         bool least;
         if (!is_least(m, f, &least, error)) return false;
         if (!least) return true;
     }
-    return automaton_frame(m, f, &frame, error) && add(m, n->a, frame, error);
+    return automaton_frame(m, f, &frame, error) && add(m, body, frame, error);
 }
 
+// The body of a COUNT node for the count-th time. Without an upper bound counts end at the lower
+// one.
+static bool begin_body(Automaton *m, uint32_t index, uint32_t count, uint32_t below, Error *error) {
+    const Node *n = &m->grammar->nodes.at[index];
+    if (n->most == UNBOUNDED && count > n->least) count = n->least;
+    return begin_in(m, n->a, (Frame){.node = index, .count = count, .below = below}, error);
+}
+
+// Of the frames that stand on the bottom.
 static bool leave_open(Automaton *m, Frame f, Error *error) {
-    uint32_t left, behind = m->grammar->nodes.at[f.node & ~FRAME_OPEN].b;
+    const Node *n = &m->grammar->nodes.at[f.node & ~FRAME_KINDS];
     Frame above = {.node = FRAME_LEFT, .count = f.count, .below = FRAME_BOTTOM};
-    return automaton_frame(m, above, &left, error) && add(m, behind, left, error) &&
-           begin_body(m, f.node, f.count + 1, f.below, error);
+    uint32_t left;
+    if (!automaton_frame(m, above, &left, error) || !add(m, n->b, left, error)) return false;
+    f.count += f.node & FRAME_OPEN ? 1 : 0;
+    return begin_in(m, n->a, f, error);
+}
+
+static bool keep_place(Automaton *m, uint64_t place, Error *error) {
+    if (!ARRAY_ROOM(&m->found, error)) return false;
+    m->found.at[m->found.count++] = place;
+    return true;
 }
 
 static bool leave(Automaton *m, uint32_t frame, Error *error) {
     Frame f = m->frames.at[frame];
-    if (frame == FRAME_BOTTOM || f.node == FRAME_LEFT) {
-        if (!m->ends || f.turns + 1 < m->ends) m->ends = f.turns + 1;
-        return true;
+    if (frame == FRAME_BOTTOM) m->ends = 1;
+    if (frame == FRAME_BOTTOM) return true;
+    if (f.node & FRAME_STAY && !keep_place(m, place_of(frame, NODE_THE_RETURN), error))
+        return false;
+    if (f.node == FRAME_LEFT) return true;
+    if (f.node & FRAME_STAY) {
+        uint32_t body = f.node & ~FRAME_KINDS;
+        f.count++;
+        return begin_in(m, body, f, error);
     }
-    if (f.node & FRAME_OPEN) return leave_open(m, f, error);
+    if (f.node & FRAME_KINDS) return leave_open(m, f, error);
     const Node *n = &m->grammar->nodes.at[f.node];
     if (n->kind == NODE_CALL) return add(m, n->b, f.below, error);
     if (f.count >= n->least && !add(m, n->b, f.below, error)) return false;
@@ -262,11 +284,8 @@ static bool follow(Automaton *m, uint64_t place, Error *error) {
     case NODE_COUNT:
         return (n->least || add(m, n->b, frame, error)) &&
                (!n->most || begin_body(m, index, 1, frame, error));
-    default: break;
+    default: return keep_place(m, place, error);
     }
-    if (!ARRAY_ROOM(&m->found, error)) return false;
-    m->found.at[m->found.count++] = place;
-    return true;
 }
 
 static int compare_places(const void *a, const void *b) {

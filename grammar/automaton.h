@@ -6,10 +6,16 @@
 //     state   places in order, without doubles; `ends`: the text may end here
 //
 // grammar/mask.c asks what a token does to the upper part of a stack, whatever is below. Then the
-// bottom stands for all that is below, and two kinds of frames stand on it:
+// bottom stands for all that is below, and other frames stand on it, which count turns: how often
+// the body of a COUNT node begins again.
 //
-//     FRAME_OPEN | node   a COUNT node without bounds: it counts how often its body begins again
-//     FRAME_LEFT          what comes behind that COUNT node; it keeps the count
+//     FRAME_STAY | body   the body again and again, without end. Where it is complete, a place of
+//     the
+//                         RETURN node keeps the count, which reads nothing
+//     FRAME_OPEN | node   a COUNT node without bounds
+//     FRAME_EVER | node   the same, but it does not count
+//     FRAME_LEFT          what comes behind that COUNT node; it keeps the count. Where that ends, a
+//                         place of the RETURN node stays
 //
 // Frames and states are numbered, and equal ones have the same number: a stack is one number,
 // whatever its depth, and stacks share what is below them.
@@ -20,18 +26,23 @@
 
 enum { FRAME_BOTTOM = 0, STATE_DEAD = 0 };
 #define NOT_KNOWN UINT32_MAX
-#define FRAME_OPEN (1u << 31)
-#define FRAME_LEFT (UINT32_MAX - 1)
+#define FRAME_STAY (1u << 31)
+#define FRAME_OPEN (1u << 30)
+#define FRAME_EVER (1u << 29)
+#define FRAME_KINDS (7u << 29)
+#define FRAME_LEFT (UINT32_MAX - 1) // all of FRAME_KINDS
 
 typedef struct Frame {
     uint32_t node, count, below;
-    uint32_t turns; // the count of the FRAME_OPEN or FRAME_LEFT at the bottom, else 0
+    uint32_t bottom; // `node` of the last frame above the bottom, if it is one of FRAME_KINDS; 0
+    uint32_t turns;  // and its count
 } Frame;
 
 typedef struct State {
     uint32_t first, count; // places
-    uint32_t ends;         // 0: the text cannot end; else 1 + the turns that it takes
-    uint32_t turns;        // the fewest of any place, or end
+    uint32_t ends;         // 1: the text may end
+    uint32_t turns;        // the fewest of a place that is not on a FRAME_LEFT; NOT_KNOWN: none is
+    uint32_t n_left;       // places that are
 } State;
 
 typedef struct Automaton {

@@ -10,346 +10,37 @@
 //     "]}      ends inside the token: behind the first byte, the stack below decides about "]}"
 //
 // So each set of places with one frame is asked once, with the bottom in place of that frame: which
-// tokens stay in it or end with it (Local.mask), and at which nodes of the trie it ends with bytes
+// tokens stay in it or end with it (Local.stays), and at which nodes of the trie it ends with bytes
 // still to come (Local.exits). For a stack, only what is below those nodes is read.
 //
 // Where the frame is that of a COUNT node, which differs with every character of [a-z]{1,100}, it
 // is asked once without bounds, and each token keeps how often it begins the body again: its turns.
+// What is left of the bounds chooses among the tokens, and nearly always takes all that stay: the
+// lower bound refuses those that leave (Local.leaves), the upper one those of too many turns.
+//
+//     [a-z]{5,9} at "abc|"     stays: at most 6 turns; leaves: 2 .. 6 turns
+//
+// Where much is below exits, more of the stack is taken: in "char*" with a rule `char` of its own
+// nearly every token returns from it, and stays in what is around it. Counters of two COUNT nodes
+// would be too many; there what goes on below the exits of one is asked once: a local of the tokens
+// that have left another local (LocalKey.parent).
 #include "grammar/masks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TOO_AMBIGUOUS (NOT_KNOWN - 1) // in Masks.local_of
+// The most nodes of the trie that are read behind exits. Else so many frames more are taken, or
+// locals behind locals: so many in a row and in a mask, and while there is memory.
+enum { MOST_READ = 400, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
+
+// Of the newest states. Others' masks are found again.
+enum { KEPT_MASKS_BYTES = 16 << 20, LEAST_KEPT = 16 };
 
 static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the masks of a grammar");
 }
 
-static void set_bit(uint64_t *mask, uint32_t id) {
-    mask[id / 64] |= (uint64_t)1 << id % 64;
-}
-
-// Room for every state, as far as there are any.
-static bool room_for_states(Masks *k, Error *error) {
-    while (k->local_of.count < k->automaton->states.count) {
-        if (!ARRAY_ROOM(&k->local_of, error)) return false;
-        k->local_of.at[k->local_of.count++] = NOT_KNOWN;
-    }
-    while (k->loops.count < k->automaton->states.count) {
-        if (!ARRAY_ROOM(&k->loops, error)) return false;
-        k->loops.at[k->loops.count++] = 0;
-    }
-    while (k->kept.count < k->automaton->states.count) {
-        if (!ARRAY_ROOM(&k->kept, error)) return false;
-        k->kept.at[k->kept.count++] = NULL;
-    }
-    return true;
-}
-
-// ---- reading tokens ----
-
-// A token of a Local, with its turns.
-typedef struct Found {
-    uint32_t id, turns;
-} Found;
-
-typedef struct Span {
-    uint32_t first, end;
-} Span;
-
-typedef struct Walk {
-    Automaton *automaton;
-    const Trie *trie;
-    Step *path; // (depth + 1)
-    uint64_t *mask;
-    // of a Local; NULL: none
-    Masks *masks;
-    Local *local;
-    bool counts;        // its tokens have turns
-    uint32_t looping;   // the newest state that a byte has led back to; STATE_DEAD
-    uint64_t loops;     // by which kinds of characters
-    size_t n_read;      // nodes of the trie
-    ARRAY(Found) found; // with their turns; else:
-    ARRAY(Span) spans;  // of trie->ids, in order
-    Error *error;
-} Walk;
-
-// The tokens of a part of the trie may come.
-static bool allow(Walk *w, uint32_t first, uint32_t end) {
-    if (first == end) return true;
-    if (w->local && !w->counts) {
-        if (w->spans.count && w->spans.at[w->spans.count - 1].end == first) {
-            w->spans.at[w->spans.count - 1].end = end;
-            return true;
-        }
-        if (!ARRAY_ROOM(&w->spans, w->error)) return false;
-        w->spans.at[w->spans.count++] = (Span){first, end};
-        return true;
-    }
-    for (uint32_t i = first; i < end; i++)
-        set_bit(w->mask, w->trie->ids[i]);
-    return true;
-}
-
-static bool keep_found(Walk *w, uint32_t node, uint32_t state) {
-    const TrieNode *n = &w->trie->nodes[node];
-    const State *s = &w->automaton->states.at[state];
-    for (uint32_t i = n->first; w->counts && i < n[1].first; i++) {
-        if (w->found.count == w->found.capacity && !ARRAY_ROOM(&w->found, w->error)) return false;
-        w->found.at[w->found.count++] = (Found){w->trie->ids[i], s->turns};
-    }
-    if (!s->ends || n->skip == node + 1) return true;
-    if (!ARRAY_ROOM(&w->local->exits, w->error)) return false;
-    w->local->exits.at[w->local->exits.count++] = (Exit){node, s->ends - 1};
-    return true;
-}
-
-static bool know_loops(Walk *w, uint32_t state, uint64_t *loops) {
-    Masks *k = w->masks;
-    if (!room_for_states(k, w->error)) return false;
-    if (!k->loops.at[state] && !masks_loops(w->automaton, state, &k->loops.at[state], w->error))
-        return false;
-    *loops = k->loops.at[state];
-    return true;
-}
-
-// The step behind a byte. What is inside a character of the looping state will be in that state
-// behind it, where the characters beyond ASCII loop.
-static bool take_step(Walk *w, Step from, uint8_t byte, uint32_t to, Step *step) {
-    *step = (Step){to, STATE_DEAD};
-    if (!w->local || w->counts) return true;
-    if (to == from.state && to != w->looping) {
-        if (!know_loops(w, to, &w->loops)) return false;
-        w->looping = to;
-    }
-    bool inside = from.loop == w->looping && byte >= 0x80 && w->loops & TRIE_OTHERS;
-    if (to == w->looping || inside) step->loop = w->looping;
-    return true;
-}
-
-// Reads what is below the trie's node `top` from a state. Where a byte cannot be read, all below it
-// is passed over; and so is what loops, with its tokens allowed: exits there would only allow them
-// again.
-static bool walk(Walk *w, uint32_t state, uint32_t top) {
-    const TrieNode *nodes = w->trie->nodes;
-    w->path[trie_depth(&nodes[top])] = (Step){state, STATE_DEAD};
-    for (uint32_t i = top + 1, end = nodes[top].skip, to; i < end;) {
-        uint32_t depth = trie_depth(&nodes[i]);
-        w->n_read++;
-        uint8_t byte = (uint8_t)nodes[i].place;
-        Step from = w->path[depth - 1], *step = &w->path[depth];
-        if (!automaton_move(w->automaton, from.state, byte, &to, w->error)) return false;
-        if (to == STATE_DEAD) {
-            i = nodes[i].skip;
-            continue;
-        }
-        if (!take_step(w, from, byte, to, step)) return false;
-        bool loops = step->loop != STATE_DEAD && step->loop == w->looping &&
-                     !(w->trie->kinds[i] & ~w->loops);
-        uint32_t next = loops ? nodes[i].skip : i + 1;
-        if (!allow(w, nodes[i].first, nodes[next].first) || (w->local && !keep_found(w, i, to)))
-            return false;
-        i = next;
-    }
-    return true;
-}
-
-bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, uint64_t *mask,
-                Error *error) {
-    Walk w = {.automaton = automaton, .trie = trie, .mask = mask, .error = error};
-    w.path = malloc((trie->depth + 1) * sizeof *w.path);
-    bool good = w.path ? walk(&w, state, 0) : no_memory(error);
-    free(w.path);
-    return good;
-}
-
-// ---- what is true of any stack ----
-
-static void local_free(Local *l) {
-    free(l->mask);
-    free(l->order);
-    free(l->ends_at);
-    free(l->exits.at);
-}
-
-// A counting sort of the tokens by their turns.
-static bool sort_by_turns(Local *l, const Found *found, size_t count, Error *error) {
-    for (size_t i = 0; i < count; i++)
-        if (found[i].turns > l->most_turns) l->most_turns = found[i].turns;
-    if (!l->most_turns) return true;
-    l->order = malloc(count * sizeof *l->order);
-    l->ends_at = calloc(l->most_turns + 2, sizeof *l->ends_at);
-    if (!l->order || !l->ends_at) return no_memory(error);
-    for (size_t i = 0; i < count; i++)
-        l->ends_at[found[i].turns + 1]++;
-    for (uint32_t t = 0; t <= l->most_turns; t++)
-        l->ends_at[t + 1] += l->ends_at[t];
-    // Each entry is where its turns begin, and ends up where they end.
-    for (size_t i = 0; i < count; i++)
-        l->order[l->ends_at[found[i].turns]++] = found[i].id;
-    return true;
-}
-
-// The tokens of the spans: set, or, where they are the most, the others cleared from all.
-static void fill_mask(const Masks *k, uint64_t *mask, const Span *spans, size_t count) {
-    const Trie *t = k->trie;
-    size_t allowed = 0, at = 0;
-    for (size_t i = 0; i < count; i++)
-        allowed += spans[i].end - spans[i].first;
-    bool most = 2 * allowed > t->n_ids;
-    if (most) memcpy(mask, k->all, mask_words(t->n_tokens) * sizeof *mask);
-    for (size_t i = 0; i <= count; i++) {
-        size_t first = i < count ? spans[i].first : t->n_ids;
-        for (; most && at < first; at++)
-            mask[t->ids[at] / 64] &= ~((uint64_t)1 << t->ids[at] % 64);
-        if (i == count) break;
-        for (at = first; !most && at < spans[i].end; at++)
-            set_bit(mask, t->ids[at]);
-        at = spans[i].end;
-    }
-}
-
-// The count of a token's turns begins with the frame at the bottom.
-static bool has_turns(const Automaton *m, uint32_t state) {
-    const State *s = &m->states.at[state];
-    for (uint32_t i = 0; i < s->count; i++)
-        if (m->places.at[s->first + i] >> 32 != FRAME_BOTTOM) return true;
-    return false;
-}
-
-static bool find_local(Masks *k, uint32_t state, Local *l, Error *error) {
-    size_t words = mask_words(k->trie->n_tokens);
-    if (k->bytes > LIMIT_GRAMMAR_MEMORY)
-        return error_set(error, ERROR_FILE, "the grammar is too ambiguous: a token needs %d MiB",
-                         LIMIT_GRAMMAR_MEMORY >> 20);
-    *l = (Local){.mask = calloc(words, sizeof *l->mask)};
-    if (!l->mask) return no_memory(error);
-    Walk w = {.automaton = k->automaton,
-              .trie = k->trie,
-              .path = k->path,
-              .mask = l->mask,
-              .masks = k,
-              .local = l,
-              .counts = has_turns(k->automaton, state),
-              .error = error};
-    bool good = walk(&w, state, 0) && sort_by_turns(l, w.found.at, w.found.count, error);
-    l->count = w.found.count;
-    k->n_read += w.n_read;
-    if (good && !w.counts) fill_mask(k, l->mask, w.spans.at, w.spans.count);
-    free(w.found.at);
-    free(w.spans.at);
-    k->bytes += words * sizeof *l->mask + l->exits.capacity * sizeof *l->exits.at +
-                (l->order ? l->count * sizeof *l->order : 0);
-    if (!good) local_free(l);
-    return good;
-}
-
-// The local of a state whose stacks end at the bottom.
-static bool local_of(Masks *k, uint32_t state, const Local **local, Error *error) {
-    Local new;
-    if (!room_for_states(k, error)) return false;
-    if (k->local_of.at[state] == NOT_KNOWN) {
-        if (!ARRAY_ROOM(&k->locals, error) || !find_local(k, state, &new, error)) return false;
-        k->local_of.at[state] = (uint32_t)k->locals.count;
-        k->locals.at[k->locals.count++] = new;
-    }
-    *local = &k->locals.at[k->local_of.at[state]];
-    return true;
-}
-
-// ---- the mask of a state ----
-
-bool masks_move(Automaton *m, const uint64_t *places, size_t count, uint32_t frame, uint32_t *state,
-                Error *error) {
-    uint64_t *moved = malloc(count * sizeof *moved);
-    if (!moved) return no_memory(error);
-    for (size_t i = 0; i < count; i++)
-        moved[i] = (uint64_t)frame << 32 | (uint32_t)places[i];
-    bool good = automaton_state(m, moved, count, 0, state, error);
-    free(moved);
-    return good;
-}
-
-// Adds the tokens of at most so many turns.
-static void add_local(const Masks *k, const Local *l, uint32_t turns, uint64_t *mask) {
-    size_t words = mask_words(k->trie->n_tokens);
-    const uint64_t *from = l->mask;
-    if (turns < l->most_turns) {
-        size_t count = l->ends_at[turns];
-        from = k->scratch;
-        if (count < l->count / 2) {
-            for (size_t i = 0; i < count; i++)
-                set_bit(mask, l->order[i]);
-            return;
-        }
-        memcpy(k->scratch, l->mask, words * sizeof *mask);
-        for (size_t i = count; i < l->count; i++)
-            k->scratch[l->order[i] / 64] &= ~((uint64_t)1 << l->order[i] % 64);
-    }
-    for (size_t i = 0; i < words; i++)
-        mask[i] |= from[i];
-}
-
-// The tokens that go on below: read from where the frame is returned from.
-static bool add_exits(Masks *k, const Local *l, uint32_t turns, uint32_t below, uint64_t *mask,
-                      Error *error) {
-    Walk w = {
-        .automaton = k->automaton, .trie = k->trie, .path = k->path, .mask = mask, .error = error};
-    uint32_t state;
-    if (!l->exits.count) return true;
-    if (!automaton_return(k->automaton, below, &state, error)) return false;
-    for (size_t i = 0; i < l->exits.count; i++)
-        if (l->exits.at[i].turns <= turns && !walk(&w, state, l->exits.at[i].node)) return false;
-    return true;
-}
-
-// A COUNT node whose lower bound is reached is asked without bounds; then only the upper one can
-// refuse a token.
-static bool is_countable(const Automaton *m, Frame f) {
-    const Node *n = &m->grammar->nodes.at[f.node];
-    return n->kind == NODE_COUNT && f.count >= n->least;
-}
-
-// The local of a COUNT node's places; NULL where it is too ambiguous without its bounds.
-static bool open_local(Masks *k, const uint64_t *places, size_t count, uint32_t node,
-                       const Local **local, Error *error) {
-    Automaton *m = k->automaton;
-    Error cause = {0};
-    uint32_t on, state;
-    *local = NULL;
-    if (!automaton_frame(m, (Frame){.node = node | FRAME_OPEN}, &on, error) ||
-        !masks_move(m, places, count, on, &state, error) || !room_for_states(k, error))
-        return false;
-    if (k->local_of.at[state] == TOO_AMBIGUOUS || local_of(k, state, local, &cause)) return true;
-    if (cause.code != ERROR_FILE) return error_copy(error, &cause);
-    k->local_of.at[state] = TOO_AMBIGUOUS;
-    return true;
-}
-
-bool masks_part(Masks *k, const uint64_t *places, size_t count, Part *part, Error *error) {
-    Automaton *m = k->automaton;
-    uint32_t state;
-    *part = (Part){.below = (uint32_t)(places[0] >> 32), .turns = UINT32_MAX};
-    Frame f = m->frames.at[part->below];
-    if (part->below != FRAME_BOTTOM && is_countable(m, f)) {
-        const Node *n = &m->grammar->nodes.at[f.node];
-        if (!open_local(k, places, count, f.node, &part->local, error)) return false;
-        if (part->local && n->most != UNBOUNDED) part->turns = n->most - f.count;
-        if (part->local) part->below = f.below;
-    }
-    return part->local || (masks_move(m, places, count, FRAME_BOTTOM, &state, error) &&
-                           local_of(k, state, &part->local, error));
-}
-
-static bool add_places(Masks *k, const uint64_t *places, size_t count, uint64_t *mask,
-                       Error *error) {
-    Part part;
-    if (!masks_part(k, places, count, &part, error)) return false;
-    add_local(k, part.local, part.turns, mask);
-    return part.below == FRAME_BOTTOM ||
-           add_exits(k, part.local, part.turns, part.below, mask, error);
-}
+// ---- places ----
 
 uint64_t *masks_places(const Automaton *m, uint32_t state, size_t *count, Error *error) {
     State s = m->states.at[state];
@@ -369,55 +60,257 @@ size_t masks_same_frame(const uint64_t *places, size_t count) {
     return n;
 }
 
+bool masks_move(Automaton *m, const uint64_t *places, size_t count, uint32_t frame, uint32_t *state,
+                Error *error) {
+    uint64_t *moved = malloc(count * sizeof *moved);
+    if (!moved) return no_memory(error);
+    for (size_t i = 0; i < count; i++)
+        moved[i] = (uint64_t)frame << 32 | (uint32_t)places[i];
+    bool good = automaton_state(m, moved, count, 0, state, error);
+    free(moved);
+    return good;
+}
+
+// ---- the parts of a mask ----
+
+// Places of one frame, to be asked with some of the frames below.
+typedef struct Ask {
+    uint32_t parent, turns; // as in LocalKey
+    const uint64_t *places;
+    size_t count;
+    int frames; // that are taken: CALLs
+    int depth;  // of locals behind locals
+} Ask;
+
+// What is true of any stack below.
+typedef struct Part {
+    const Local *local;   // borrowed until masks_free
+    const Local *stays;   // of a COUNT node, those that stay; NULL
+    uint32_t least, most; // turns of tokens that leave; at most so many of those that stay
+    uint32_t below;       // the frame that its exits return from
+} Part;
+
+// The frame that the taken ones are on.
+static uint32_t base_of(const Automaton *m, const Ask *ask) {
+    uint32_t frame = (uint32_t)(ask->places[0] >> 32);
+    for (int i = 0; i < ask->frames; i++)
+        frame = m->frames.at[frame].below;
+    return frame;
+}
+
+// The same CALLs on another frame.
+static bool put_frames(Automaton *m, uint32_t top, int frames, uint32_t on, uint32_t *frame,
+                       Error *error) {
+    Frame f = m->frames.at[top];
+    *frame = on;
+    return !frames || (put_frames(m, f.below, frames - 1, on, frame, error) &&
+                       automaton_frame(m, (Frame){.node = f.node, .below = *frame}, frame, error));
+}
+
+// The state of the places with the taken frames on another one.
+static bool put_places(Automaton *m, const Ask *ask, Frame on, uint32_t *state, Error *error) {
+    uint32_t frame = FRAME_BOTTOM;
+    return (!on.node || automaton_frame(m, on, &frame, error)) &&
+           put_frames(m, (uint32_t)(ask->places[0] >> 32), ask->frames, frame, &frame, error) &&
+           masks_move(m, ask->places, ask->count, frame, state, error);
+}
+
+static bool bottom_local(Masks *k, const Ask *ask, const Local **local, Error *error) {
+    LocalKey key = {.parent = ask->parent, .turns = ask->turns};
+    return put_places(k->automaton, ask, (Frame){0}, &key.state, error) &&
+           locals_find(k, key, local, error);
+}
+
+// Bodies that begin with the same rule, and nothing behind it, are the same.
+static uint32_t body_of(const Grammar *g, uint32_t node) {
+    uint32_t body = g->nodes.at[node].a;
+    while (g->nodes.at[body].kind == NODE_CALL && g->nodes.at[body].b == NODE_THE_RETURN)
+        body = g->starts[g->nodes.at[body].a];
+    return body;
+}
+
+// The locals on a COUNT node; *local is NULL where it is too ambiguous without its bounds.
+static bool open_locals(Masks *k, const Ask *ask, uint32_t node, Part *part, Error *error) {
+    Automaton *m = k->automaton;
+    Error cause = {0};
+    LocalKey stay = {.parent = ask->parent, .turns = ask->turns}, open = stay;
+    Frame on = {.node = body_of(m->grammar, node) | FRAME_STAY};
+    if (put_places(m, ask, on, &stay.state, &cause) &&
+        put_places(m, ask, (Frame){.node = node | FRAME_OPEN}, &open.state, &cause) &&
+        put_places(m, ask, (Frame){.node = node | FRAME_EVER}, &open.ever, &cause) &&
+        locals_find(k, stay, &part->stays, &cause) && locals_find(k, open, &part->local, &cause))
+        return true;
+    part->stays = part->local = NULL;
+    return cause.code == ERROR_FILE || error_copy(error, &cause);
+}
+
+static bool find_part(Masks *k, const Ask *ask, Part *part, Error *error) {
+    *part = (Part){.below = base_of(k->automaton, ask), .most = UINT32_MAX};
+    Frame f = k->automaton->frames.at[part->below];
+    const Node *n = &k->automaton->grammar->nodes.at[f.node];
+    if (part->below == FRAME_BOTTOM || n->kind != NODE_COUNT)
+        return bottom_local(k, ask, &part->local, error);
+    if (!open_locals(k, ask, f.node, part, error)) return false;
+    if (!part->local) return bottom_local(k, ask, &part->local, error);
+    part->least = n->least > f.count ? n->least - f.count : 0;
+    if (n->most != UNBOUNDED) part->most = n->most - f.count;
+    part->below = f.below;
+    return true;
+}
+
+static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask, Error *error);
+
+static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
+    size_t words = mask_words(k->trie->n_tokens);
+    Part part;
+    if (!find_part(k, ask, &part, error)) return false;
+    const Local *stays = part.stays ? part.stays : part.local;
+    turn_sets_add(&stays->stays, 0, part.most, mask, words);
+    turn_sets_add(&part.local->leaves, part.least, part.most, mask, words);
+    return add_exits(k, ask, &part, mask, error);
+}
+
+static bool has_level(const Exits *e, uint32_t turns) {
+    return e->levels >> (turns < 63 ? turns : 63) & 1;
+}
+
+// The tokens that go on below the exits of a part from this state, at most `high` turns.
+static bool add_behind(Masks *k, const Part *part, uint32_t high, uint32_t state, int depth,
+                       uint64_t *mask, Error *error) {
+    const Exits *e = &part->local->exits;
+    bool all = !part->least && high == e->most_turns, good;
+    size_t count;
+    uint64_t *places = masks_places(k->automaton, state, &count, error);
+    good = places;
+    for (size_t i = 0, n; good && i < count; i += n) {
+        n = masks_same_frame(places + i, count - i);
+        Ask ask = {part->local->index, NOT_KNOWN, places + i, n, 0, depth};
+        if (all) good = add_part(k, &ask, mask, error);
+        for (ask.turns = part->least; good && !all && ask.turns <= high; ask.turns++)
+            good = !has_level(e, ask.turns) || add_part(k, &ask, mask, error);
+    }
+    free(places);
+    return good;
+}
+
+static bool is_call(const Automaton *m, uint32_t frame) {
+    return frame != FRAME_BOTTOM &&
+           m->grammar->nodes.at[m->frames.at[frame].node].kind == NODE_CALL;
+}
+
+// The tokens that go on below: from where the frame is returned from.
+static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask, Error *error) {
+    const Automaton *m = k->automaton;
+    const Local *l = part->local;
+    uint32_t state, low = part->least, high = part->most;
+    if (high > l->exits.most_turns) high = l->exits.most_turns;
+    if (part->below == FRAME_BOTTOM || !l->exits.count || low > high) return true;
+    if (!automaton_return(k->automaton, part->below, &state, error)) return false;
+    size_t work = exits_work(k, l, low, high, state);
+    if (work > k->most_read && k->bytes < MOST_BYTES) {
+        Ask more = *ask;
+        more.frames++;
+        if (part->below == base_of(m, ask) && is_call(m, part->below) && more.frames <= MOST_FRAMES)
+            return add_part(k, &more, mask, error);
+        k->n_behind += m->states.at[state].count;
+        if (ask->depth < MOST_DEPTH && k->n_behind <= MOST_BEHIND)
+            return add_behind(k, part, high, state, ask->depth + 1, mask, error);
+    }
+    return !work || exits_walk(k, l, low, high, state, mask, error);
+}
+
+bool masks_add_places(Masks *k, const uint64_t *places, size_t count, uint64_t *mask,
+                      Error *error) {
+    k->n_behind = 0;
+    return add_part(k, &(Ask){NOT_KNOWN, 0, places, count, 0, 0}, mask, error);
+}
+
+bool masks_ask_more(Masks *k, const uint64_t *places, size_t count, bool *more, Error *error) {
+    Ask ask = {NOT_KNOWN, 0, places, count, 0, 0};
+    Part part;
+    *more = true;
+    if (!is_call(k->automaton, base_of(k->automaton, &ask))) return true;
+    if (!find_part(k, &ask, &part, error)) return false;
+    const Exits *e = &part.local->exits;
+    *more = e->count && e->at[e->count].before > k->most_read;
+    return true;
+}
+
+// ---- the mask of a state ----
+
 static bool find_mask(Masks *k, uint32_t state, uint64_t *mask, Error *error) {
     size_t count;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
     bool good = places;
     for (size_t i = 0, n; good && i < count; i += n) {
         n = masks_same_frame(places + i, count - i);
-        good = add_places(k, places + i, n, mask, error);
+        good = masks_add_places(k, places + i, n, mask, error);
     }
     free(places);
     return good;
 }
 
-const uint64_t *masks_of(Masks *k, uint32_t state, Error *error) {
+static bool room_for_states(Masks *k, Error *error) {
+    while (k->kept.count < k->automaton->states.count) {
+        if (!ARRAY_ROOM(&k->kept, error)) return false;
+        k->kept.at[k->kept.count++] = NULL;
+    }
+    return true;
+}
+
+// Zeroed: new, or that of the oldest state.
+static uint64_t *take_mask(Masks *k) {
     size_t words = mask_words(k->trie->n_tokens);
+    uint32_t oldest = k->kept_states[k->next_kept];
+    uint64_t *mask = oldest == NOT_KNOWN ? NULL : k->kept.at[oldest];
+    if (!mask) {
+        k->bytes += words * sizeof *mask;
+        return calloc(words, sizeof *mask);
+    }
+    k->kept.at[oldest] = NULL;
+    k->kept_states[k->next_kept] = NOT_KNOWN;
+    return memset(mask, 0, words * sizeof *mask);
+}
+
+const uint64_t *masks_of(Masks *k, uint32_t state, Error *error) {
     if (!room_for_states(k, error)) return NULL;
     if (k->kept.at[state]) return k->kept.at[state];
-    uint64_t *mask = calloc(words, sizeof *mask);
-    if (!mask) {
-        no_memory(error);
-        return NULL;
-    }
-    if (!find_mask(k, state, mask, error)) {
+    uint64_t *mask = take_mask(k);
+    if (!mask) no_memory(error);
+    if (!mask || !find_mask(k, state, mask, error)) {
+        k->bytes -= mask_words(k->trie->n_tokens) * sizeof *mask;
         free(mask);
         return NULL;
     }
     k->kept.at[state] = mask;
-    k->bytes += words * sizeof *mask;
+    k->kept_states[k->next_kept] = state;
+    k->next_kept = (k->next_kept + 1) % k->n_kept;
     return mask;
 }
 
+// ---- lifetime ----
+
 bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) {
-    *k = (Masks){.automaton = automaton, .trie = trie};
+    size_t words = mask_words(trie->n_tokens), bytes = (words + 1) * sizeof *k->all;
+    *k = (Masks){.automaton = automaton, .trie = trie, .most_read = MOST_READ};
+    k->n_kept = KEPT_MASKS_BYTES / bytes > LEAST_KEPT ? KEPT_MASKS_BYTES / bytes : LEAST_KEPT;
     k->path = malloc((trie->depth + 1) * sizeof *k->path);
-    k->scratch = malloc(mask_words(trie->n_tokens) * sizeof *k->scratch);
-    k->all = calloc(mask_words(trie->n_tokens), sizeof *k->all);
-    if (!k->path || !k->scratch || !k->all) return no_memory(error);
+    k->scratch = calloc(words, sizeof *k->scratch);
+    k->all = calloc(words, sizeof *k->all);
+    k->kept_states = malloc(k->n_kept * sizeof *k->kept_states);
+    if (!k->path || !k->scratch || !k->all || !k->kept_states) return no_memory(error);
+    memset(k->kept_states, 0xff, k->n_kept * sizeof *k->kept_states);
     for (size_t i = 0; i < trie->n_ids; i++)
-        set_bit(k->all, trie->ids[i]);
+        k->all[trie->ids[i] / 64] |= (uint64_t)1 << trie->ids[i] % 64;
     return true;
 }
 
 void masks_free(Masks *k) {
-    for (size_t i = 0; i < k->locals.count; i++)
-        local_free(&k->locals.at[i]);
     for (size_t i = 0; i < k->kept.count; i++)
         free(k->kept.at[i]);
-    free(k->locals.at);
-    free(k->local_of.at);
+    locals_free(k);
     free(k->kept.at);
+    free(k->kept_states);
     free(k->loops.at);
     free(k->all);
     free(k->path);

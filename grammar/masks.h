@@ -5,60 +5,131 @@
 #include "grammar/automaton.h"
 #include "grammar/matcher.h"
 
+// ---- turns.c: tokens by their turns, how often they begin the body of a COUNT node again ----
+
+// A list where they are few, else a bit for each.
+typedef struct TokenSet {
+    uint32_t *ids;  // (count) owned; NULL where there is a mask
+    uint64_t *mask; // (words) owned; NULL
+    size_t count;
+} TokenSet;
+
+typedef struct TurnSets {
+    TokenSet all;
+    TokenSet *levels;  // (n_levels) level t: tokens of t turns; NULL where there is but one
+    uint64_t **up_to;  // (n_levels) masks of the levels 0 .. t for some t, so that seldom many are
+                       // added; others NULL
+    uint32_t n_levels; // 0: no tokens
+} TurnSets;
+
+typedef struct Found { // one token may have several turns
+    uint32_t id, turns;
+} Found;
+
+// scratch (mask_words(n_tokens)) zeroed, and so it is left. turn_sets_free takes a zeroed one; of
+// one mask: all its tokens have no turns. False: exit code 5.
+bool turn_sets_init(TurnSets *sets, const Found *found, size_t count, size_t n_tokens,
+                    uint64_t *scratch, Error *error);
+bool turn_sets_of_mask(TurnSets *sets, const uint64_t *mask, size_t n_tokens, Error *error);
+void turn_sets_free(TurnSets *sets);
+size_t turn_sets_bytes(const TurnSets *sets, size_t n_tokens); // of memory, about
+
+// Adds the tokens of low .. high turns.
+void turn_sets_add(const TurnSets *sets, uint32_t low, uint32_t high, uint64_t *mask, size_t words);
+
+// ---- locals.c: what tokens do to the upper part of a stack, whatever is below it ----
+
+// A node of the trie before which that part of the stack has ended, inside tokens.
 typedef struct Exit {
     uint32_t node, turns;
+    size_t before; // nodes below the exits before this one
 } Exit;
 
-// What the tokens of a vocabulary do to the upper part of a stack, whatever is below it.
-typedef struct Local {
-    uint64_t *mask;  // (words) tokens that stay in it, or end with it
-    uint32_t *order; // those tokens by their turns, where some have any; NULL
-    size_t count;
+typedef struct Exits {
+    Exit *at;        // (count + 1) by byte, then by turns, then by node; owned; NULL: none
+    uint32_t *first; // (257) of each byte; owned
+    uint64_t levels; // bit t: there are exits of t turns; the last bit: of so many or more
     uint32_t most_turns;
-    uint32_t *ends_at; // (most_turns + 1) how many have at most so many turns
-    ARRAY(Exit) exits; // trie nodes where it ends inside a token
+    size_t count;
+} Exits;
+
+// Which tokens are asked about: all, or those that have left a local at exits of so many turns,
+// or of any (NOT_KNOWN).
+// And from where: a state whose stacks end at the bottom, or at one
+// of FRAME_KINDS.
+typedef struct LocalKey {
+    uint32_t parent, turns; // NOT_KNOWN, 0: all tokens
+    uint32_t state;
+    uint32_t ever; // the same state on a FRAME_EVER, where this is on a FRAME_OPEN; not compared
+} LocalKey;
+
+typedef struct Local {
+    LocalKey key;
+    uint32_t index;
+    bool too_ambiguous; // to be asked; the rest is empty
+    TurnSets stays;     // tokens that stay in the upper part, or end with it
+    TurnSets leaves;    // on a FRAME_OPEN: tokens that leave its repetition, in place of `stays`
+    Exits exits;
 } Local;
 
 // A state of a walk, and the looping state that it is, or that it is inside of a character of.
 typedef struct Step {
-    uint32_t state, loop; // STATE_DEAD: none
+    uint32_t state;
+    uint32_t ever; // the same where turns are not counted
+    uint32_t loop; // STATE_DEAD: none
 } Step;
 
 typedef struct Masks {
     Automaton *automaton; // borrowed, like the trie
     const Trie *trie;
-    ARRAY(Local) locals;
-    ARRAY(uint32_t) local_of; // state -> local; NOT_KNOWN
-    ARRAY(uint64_t *) kept;   // state -> mask; NULL
-    ARRAY(uint64_t) loops;    // state -> masks_loops; 0: not known
-    uint64_t *all;            // (words) every token with bytes
-    Step *path;               // (trie->depth + 1) along a walk
-    uint64_t *scratch;        // (words)
-    size_t bytes;             // of memory, about
-    size_t n_read;            // nodes of the trie that locals took
+    ARRAY(Local *) locals; // each owned
+    uint32_t *local_table; // (local_buckets) open addressing: index + 1
+    size_t local_buckets;
+    ARRAY(uint64_t *) kept; // state -> mask; NULL
+    uint32_t *kept_states;  // (n_kept) of the masks that are kept, in a ring
+    size_t n_kept, next_kept;
+    ARRAY(uint64_t) loops; // state -> masks_loops; 0: not known
+    uint64_t *all;         // (words) every token with bytes
+    Step *path;            // (trie->depth + 1) along a walk
+    uint64_t *scratch;     // (words) zero
+    size_t bytes;          // of memory, about
+    size_t n_read;         // nodes of the trie that locals took
+    size_t n_walked;       // and those that were read behind exits
+    size_t n_behind;       // locals behind exits that the mask being found took
+    size_t most_read;      // nodes behind exits that are read rather than kept as a local
 } Masks;
+
+// False: exit code 3 (locals_find alone: it is too ambiguous), 5 or 130. *local is borrowed until
+// masks_free.
+bool locals_find(Masks *masks, LocalKey key, const Local **local, Error *error);
+void locals_free(Masks *masks);
+
+// The exits of low .. high turns, read from a state: about how many nodes that takes; the tokens
+// below them.
+size_t exits_work(const Masks *masks, const Local *local, uint32_t low, uint32_t high,
+                  uint32_t state);
+bool exits_walk(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
+                uint64_t *mask, Error *error);
+
+// Adds the tokens of any trie that may come behind this state. False: as above.
+bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, uint64_t *mask,
+                Error *error);
+
+// ---- mask.c ----
 
 // False: exit code 5. masks_free takes a zeroed one.
 bool masks_open(Masks *masks, Automaton *automaton, const Trie *trie, Error *error);
 void masks_free(Masks *masks);
 
-// Borrowed until masks_free. NULL: exit code 3, 5 or 130.
+// Borrowed until the next call. NULL: exit code 3, 5 or 130.
 const uint64_t *masks_of(Masks *masks, uint32_t state, Error *error);
 
-// Finds the locals of the places that a text can come to from this state, up to a bound of work: a
-// new one takes far longer than the mask of a state whose locals are known (prepare.c). False: exit
-// code 5 or 130.
-bool masks_prepare(Masks *masks, uint32_t start, Error *error);
+// Adds the tokens that may come behind places of one frame. False: exit code 3, 5 or 130.
+bool masks_add_places(Masks *masks, const uint64_t *places, size_t count, uint64_t *mask,
+                      Error *error);
 
-// ---- of mask.c, for prepare.c ----
-
-// Places of one frame: what is true of any stack, up to how many turns, and the frame that its
-// exits return from.
-typedef struct Part {
-    const Local *local; // borrowed until the next call
-    uint32_t turns, below;
-} Part;
-bool masks_part(Masks *masks, const uint64_t *places, size_t count, Part *part, Error *error);
+// *more: of such places more of the stack than the frame may be asked about.
+bool masks_ask_more(Masks *masks, const uint64_t *places, size_t count, bool *more, Error *error);
 
 // A copy of a state's places, for free(), since they move as states are added; how many of them
 // are on the frame of the first; the state of the same places on another frame.
@@ -67,13 +138,16 @@ size_t masks_same_frame(const uint64_t *places, size_t count);
 bool masks_move(Automaton *automaton, const uint64_t *places, size_t count, uint32_t frame,
                 uint32_t *state, Error *error);
 
+// ---- prepare.c ----
+
+// Finds the locals of the places that a text can come to from this state, up to a bound of work: a
+// new one takes far longer than the mask of a state whose locals are known. False: exit code 5 or
+// 130.
+bool masks_prepare(Masks *masks, uint32_t start, Error *error);
+
 // ---- loops.c ----
 
 // The kinds of characters (grammar/matcher.h) that lead from a state back to it, with LOOPS_KNOWN.
 // False: exit code 3, 5 or 130.
 #define LOOPS_KNOWN ((uint64_t)1 << 61)
 bool masks_loops(Automaton *automaton, uint32_t state, uint64_t *loops, Error *error);
-
-// Adds the tokens of any trie that may come behind this state. False: as above.
-bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, uint64_t *mask,
-                Error *error);

@@ -2,9 +2,12 @@
 // and can be found without a text: from each set of them, with the bottom in place of the frame,
 // all bytes are tried, and all frames that came on top are returned from.
 //
-//     start -> { place, place } | frame    its local, then every byte from these places
+//     start -> { place, place } | frame    its locals, then every byte from these places
 //                 behind a byte: the same frame -> another set
 //                                a new frame    -> a set of its own, and what it returns to
+//
+// Which locals a set takes depends on some frames below (mask.c), so a few are kept, and the set is
+// found again on others of them; but first all sets are found once.
 #include "grammar/masks.h"
 
 #include <stdlib.h>
@@ -13,104 +16,154 @@
 // ms.
 enum { MOST_WORK = 6 << 20, WORK_OF_MOVE = 64, WORK_OF_PLACE = 8 };
 
+enum { KEPT_FRAMES = 3 };
+
+// A state whose frames end at the bottom, where those of `origin` go on.
+typedef struct Added {
+    uint32_t state, origin;
+} Added;
+
 typedef struct Search {
     Masks *masks;
-    ARRAY(uint32_t) todo;  // states to try all bytes from
-    ARRAY(bool) known;     // state -> it is or was in `todo`
-    ARRAY(uint32_t) added; // states whose sets are still to be added
+    ARRAY(uint32_t) todo;  // sets on their frames, to try all bytes from
+    ARRAY(uint32_t) again; // the same for sets that are known on other frames
+    ARRAY(bool) known;     // state -> it is or was in one of them
+    ARRAY(Added) added;    // states whose sets are still to be added
     bool *returned;        // (nodes of the grammar) a frame of it was returned from
+    uint64_t *mask;        // (words) that nobody reads
     size_t moves;
     Error *error;
 } Search;
 
 static bool is_over(const Search *s) {
     size_t places = s->masks->automaton->n_followed * WORK_OF_PLACE;
-    return s->masks->n_read + places + s->moves * WORK_OF_MOVE > MOST_WORK;
+    return s->masks->n_read + s->masks->n_walked + places + s->moves * WORK_OF_MOVE > MOST_WORK;
 }
 
-static bool add_state(Search *s, uint32_t state) {
+static bool is_known(Search *s, uint32_t state, bool *known) {
     while (s->known.count <= state) {
         if (!ARRAY_ROOM(&s->known, s->error)) return false;
         s->known.at[s->known.count++] = false;
     }
-    if (s->known.at[state]) return true;
+    *known = s->known.at[state];
     s->known.at[state] = true;
-    if (!ARRAY_ROOM(&s->todo, s->error)) return false;
-    s->todo.at[s->todo.count++] = state;
     return true;
 }
 
-static bool add_places(Search *s, const uint64_t *places, size_t count) {
-    uint32_t state;
-    Part part;
-    return masks_part(s->masks, places, count, &part, s->error) &&
-           masks_move(s->masks->automaton, places, count, FRAME_BOTTOM, &state, s->error) &&
-           add_state(s, state);
+static bool add_todo(Search *s, uint32_t state, bool again) {
+    if (again ? !ARRAY_ROOM(&s->again, s->error) : !ARRAY_ROOM(&s->todo, s->error)) return false;
+    if (again)
+        s->again.at[s->again.count++] = state;
+    else
+        s->todo.at[s->todo.count++] = state;
+    return true;
 }
 
-// Where a frame is returned from, that of a COUNT node when its body has come as often as it must.
-static bool find_behind(Search *s, uint32_t frame, uint32_t *state) {
+// The upper frames, where the bottom stands for the origin; of a COUNT node when its body has come
+// as often as it must.
+static bool keep_frames(Search *s, uint32_t frame, uint32_t origin, int kept, uint32_t *out) {
     Automaton *m = s->masks->automaton;
+    if (frame == FRAME_BOTTOM) {
+        frame = origin;
+        origin = FRAME_BOTTOM;
+    }
+    *out = FRAME_BOTTOM;
+    if (frame == FRAME_BOTTOM || !kept) return true;
     Frame f = m->frames.at[frame];
     const Node *n = &m->grammar->nodes.at[f.node];
-    if (n->kind == NODE_COUNT && f.count < n->least) f.count = n->least;
-    return automaton_frame(m, f, &frame, s->error) && automaton_return(m, frame, state, s->error);
+    if (n->kind == NODE_COUNT) f.count = n->least;
+    return keep_frames(s, f.below, origin, kept - 1, &f.below) &&
+           automaton_frame(m, f, out, s->error);
 }
 
-static bool add_later(Search *s, uint32_t state) {
+// places: on their frame, whose locals are found, and those behind.
+static bool add_places(Search *s, const uint64_t *places, size_t count, uint32_t frame) {
+    Masks *k = s->masks;
+    uint32_t state, bottom;
+    size_t moved_count;
+    bool known, again, more;
+    if (!masks_move(k->automaton, places, count, frame, &state, s->error) ||
+        !masks_move(k->automaton, places, count, FRAME_BOTTOM, &bottom, s->error) ||
+        !is_known(s, state, &known))
+        return false;
+    again = known;
+    if (bottom != state && !is_known(s, bottom, &again)) return false;
+    if (known) return true;
+    uint64_t *moved = masks_places(k->automaton, state, &moved_count, s->error);
+    bool good = moved && masks_ask_more(k, moved, count, &more, s->error);
+    if (good && (!again || more))
+        good = masks_add_places(k, moved, count, s->mask, s->error) && add_todo(s, state, again);
+    free(moved);
+    return good;
+}
+
+static bool add_later(Search *s, uint32_t state, uint32_t origin) {
     if (!ARRAY_ROOM(&s->added, s->error)) return false;
-    s->added.at[s->added.count++] = state;
+    s->added.at[s->added.count++] = (Added){state, origin};
     return true;
 }
 
-static bool add_sets_of(Search *s, uint32_t state) {
+static bool add_sets_of(Search *s, Added a) {
     Automaton *m = s->masks->automaton;
     size_t count;
-    uint64_t *places = masks_places(m, state, &count, s->error);
+    uint64_t *places = masks_places(m, a.state, &count, s->error);
     bool good = places;
     for (size_t i = 0, n; good && i < count && !is_over(s); i += n) {
-        uint32_t frame = (uint32_t)(places[i] >> 32), node = m->frames.at[frame].node, behind;
+        uint32_t frame, behind, node;
         n = masks_same_frame(places + i, count - i);
-        good = add_places(s, places + i, n);
+        good = keep_frames(s, (uint32_t)(places[i] >> 32), a.origin, KEPT_FRAMES, &frame) &&
+               add_places(s, places + i, n, frame);
+        node = m->frames.at[frame].node;
         if (!good || frame == FRAME_BOTTOM || s->returned[node]) continue;
         s->returned[node] = true;
-        good = find_behind(s, frame, &behind) && add_later(s, behind);
+        good = automaton_return(m, frame, &behind, s->error) && add_later(s, behind, FRAME_BOTTOM);
     }
     free(places);
     return good;
 }
 
 // The sets of a state, and of those that its frames return to: as many as the stack is deep.
-static bool add_sets(Search *s, uint32_t state) {
-    bool good = add_later(s, state);
+static bool add_sets(Search *s, uint32_t state, uint32_t origin) {
+    bool good = add_later(s, state, origin);
     while (good && s->added.count)
         good = add_sets_of(s, s->added.at[--s->added.count]);
     return good;
 }
 
+// From the bottom, since there they are found once for all frames.
 static bool try_bytes(Search *s, uint32_t state) {
     Automaton *m = s->masks->automaton;
-    for (size_t class = 0; class < m->grammar->n_classes && !is_over(s); class ++) {
-        uint32_t to;
+    size_t count;
+    uint32_t bottom, to;
+    uint64_t *places = masks_places(m, state, &count, s->error);
+    bool good = places && (!count || masks_move(m, places, count, FRAME_BOTTOM, &bottom, s->error));
+    for (size_t class = 0; good && count && class < m->grammar->n_classes && !is_over(s);
+         class ++) {
         s->moves++;
-        if (!automaton_move(m, state, m->byte_of[class], &to, s->error) || !add_sets(s, to))
-            return false;
+        good = automaton_move(m, bottom, m->byte_of[class], &to, s->error) &&
+               add_sets(s, to, (uint32_t)(places[0] >> 32));
     }
-    return true;
+    free(places);
+    return good;
 }
 
 bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     Error cause = {0};
     Search s = {.masks = k, .error = &cause};
     s.returned = calloc(k->automaton->grammar->nodes.count, sizeof *s.returned);
-    bool good = s.returned || error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
-    good = good && add_sets(&s, start);
-    for (size_t i = 0; good && i < s.todo.count && !is_over(&s); i++)
-        good = try_bytes(&s, s.todo.at[i]);
+    s.mask = calloc(mask_words(k->trie->n_tokens), sizeof *s.mask);
+    bool good = (s.returned && s.mask) ||
+                error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
+    good = good && add_sets(&s, start, FRAME_BOTTOM);
+    size_t first = 0, again = 0;
+    while (good && !is_over(&s) && (first < s.todo.count || again < s.again.count))
+        good = try_bytes(&s, first < s.todo.count ? s.todo.at[first++] : s.again.at[again++]);
     free(s.todo.at);
+    free(s.again.at);
     free(s.added.at);
     free(s.known.at);
     free(s.returned);
+    free(s.mask);
     // What is too ambiguous is an error where a text comes to it.
     return good || cause.code == ERROR_FILE || error_copy(error, &cause);
 }

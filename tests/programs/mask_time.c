@@ -2,6 +2,8 @@
 //
 //     mask_time TOKENIZER GRAMMAR TEXT [unprepared]
 //
+// The grammar is GBNF, or a JSON schema where its name ends in .json.
+//
 // Prints the trie's size and time, that of matcher_prepare, the first mask's, and of the others the
 // median, the 99th percentile, the largest, the mean, in microseconds, and which took more than 50.
 // It is the thread's own processor time, and of each mask the least of five runs, each with a
@@ -80,6 +82,15 @@ static bool program_trie(Trie *trie, Tokenizer *tokenizer, Error *error) {
     return good;
 }
 
+static Grammar *read_grammar(const char *path, const FileCopy *file, Error *error) {
+    const char *text = (const char *)file->bytes, *ending = strrchr(path, '.');
+    if (!ending || strcmp(ending, ".json") != 0) return grammar_parse(text, file->size, error);
+    char *converted = grammar_of_json_schema(text, file->size, error);
+    Grammar *g = converted ? grammar_parse(converted, strlen(converted), error) : NULL;
+    free(converted);
+    return g;
+}
+
 static double *infinite(size_t n) {
     double *times = malloc((n + 1) * sizeof *times);
     for (size_t i = 0; i < n; i++)
@@ -114,7 +125,7 @@ static bool run(char **argv, bool prepare, Error *error) {
     if (!program_trie(&trie, tokenizer, error)) return false;
     printf("%d tokens, %zu nodes: %.1f ms\n", tokenizer_size(tokenizer), trie.n_nodes,
            1e3 * (thread_seconds() - from));
-    Grammar *g = grammar_parse((const char *)grammar_text.bytes, grammar_text.size, error);
+    Grammar *g = read_grammar(argv[2], &grammar_text, error);
     double *times[2] = {infinite(ids.count), infinite(ids.count)}, prepared = INFINITY;
     for (int i = 0; g && i < RUNS; i++)
         if (!time_masks(g, &trie, tokenizer, &ids, prepare, times, &prepared, error)) return false;
