@@ -342,7 +342,7 @@ static __device__ __forceinline__ void attend_split(AttentionMemory<DIM, H> &mem
 
 // A split without visible keys; its row has others. Zeros, so that the join need not look which
 // parts there are.
-static __device__ void store_nothing(const AttentionWork &w, const Tile &t) {
+static inline __device__ void store_nothing(const AttentionWork &w, const Tile &t) {
     const Parts &parts = w.parts;
     for (int h = 0; h < t.n_heads; h++) {
         size_t part = part_of(w, t, t.split) + (size_t)h * parts.splits;
