@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS = 80, INDENT = 13 };
+enum { COLUMNS = 80, INDENT = 13, VALUE_SIZE = 512 };
 
 // How many of `length` characters go into a line of `room`: up to a comma or semicolon in its
 // second half, else up to a space. A word that is longer than the line is left whole.
@@ -39,7 +39,7 @@ static int print_lines(const char *text, size_t indent) {
 }
 
 // An author's text: what fits of its first line.
-static void cut_to_line(char out[COLUMNS], const char *text, size_t length) {
+static void cut_to_line(char out[VALUE_SIZE], const char *text, size_t length) {
     const size_t room = COLUMNS - INDENT + 1;
     const char *stop = memchr(text, '\n', length);
     if (!stop) {
@@ -52,19 +52,22 @@ static void cut_to_line(char out[COLUMNS], const char *text, size_t length) {
 }
 
 // Names and texts come from the file: they are escaped for a terminal.
+static void short_value(char out[VALUE_SIZE], const Facts *f, int i) {
+    if (f->rows[i].is_text)
+        cut_to_line(out, fact_text(f, i), f->rows[i].length);
+    else
+        escape_bytes(out, VALUE_SIZE, fact_text(f, i), f->rows[i].length);
+}
+
 static int print_short(const Facts *f) {
     int lines = 0;
     for (int i = 0; i < f->count;) {
-        char line[1100];
-        if (f->rows[i].is_text)
-            cut_to_line(line, fact_text(f, i), f->rows[i].length);
-        else
-            escape_bytes(line, 512, fact_text(f, i), f->rows[i].length);
+        char line[VALUE_SIZE + COLUMNS], more[VALUE_SIZE];
+        short_value(line, f, i);
         output_print("%-*s ", INDENT - 1, f->rows[i].name);
         for (i++; i < f->count && f->rows[i].joins; i++) {
-            char more[512];
             size_t used = strlen(line), name = strlen(f->rows[i].name) + strlen(";  ");
-            escape_bytes(more, sizeof more, fact_text(f, i), f->rows[i].length);
+            short_value(more, f, i);
             if (INDENT + used + name + strlen(more) > COLUMNS) break;
             snprintf(line + used, sizeof line - used, "; %s %s", f->rows[i].name, more);
         }
@@ -75,7 +78,7 @@ static int print_short(const Facts *f) {
 
 static void print_whole(const char *name, const char *text, size_t length) {
     for (size_t begin = 0, end; begin < length || !begin; begin = end + 1) {
-        char escaped[512];
+        char escaped[VALUE_SIZE];
         const char *line = text + begin, *stop = memchr(line, '\n', length - begin);
         end = stop ? (size_t)(stop - text) : length;
         output_print("%-*s %s\n", INDENT - 1, begin ? "" : name,

@@ -98,6 +98,15 @@ Test(inspect, joins_short_rows_and_cuts_long_texts) {
     test_run_free(&r);
 }
 
+// Of a license of several lines the first, also behind the family.
+Test(inspect, cuts_a_license_to_its_first_line) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.license", "MIT\nas of 2020");
+    TestRun r = program("inspect|%s", written(file));
+    CHECK(strstr(r.out, "; license MIT...\n") && !strstr(r.out, "2020"), "%s", r.out);
+    test_run_free(&r);
+}
+
 // ---- the table of a mix ----
 
 enum { MIXED = 40 };
