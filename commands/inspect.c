@@ -17,27 +17,6 @@ static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the report");
 }
 
-static bool print_totals(const Session *s, Error *error) {
-    Buffer totals = {0};
-    totals_text(&totals, s);
-    bool good = !totals.failed || no_memory(error);
-    if (good)
-        output_print("\n%.*s\n", (int)totals.size, totals.size ? (const char *)totals.bytes : "");
-    buffer_free(&totals);
-    return good;
-}
-
-// Names and texts come from the file: they are escaped for a terminal, a text line by line.
-static void print_fact(const char *name, const char *text, size_t length) {
-    for (size_t begin = 0, end; begin < length || !begin; begin = end + 1) {
-        char escaped[512];
-        const char *line = text + begin, *stop = memchr(line, '\n', length - begin);
-        end = stop ? (size_t)(stop - text) : length;
-        output_print("%-12s %s\n", begin ? "" : name,
-                     escape_bytes(escaped, sizeof escaped, line, end - begin));
-    }
-}
-
 // The text of the template only with -v: it may be thousands of lines.
 static void print_template(const Session *s) {
     TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
@@ -48,12 +27,22 @@ static void print_template(const Session *s) {
 }
 
 static bool print_text(const Session *s, const Facts *facts, Error *error) {
+    // A terminal of 24 lines less those of the prompt, the table's heading and the totals.
+    enum { ROWS = 19, FEWEST = 4 };
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
-    for (int i = 0; i < facts->count; i++)
-        print_fact(facts->rows[i].name, fact_text(facts, i), facts->rows[i].length);
+    int room = ROWS - facts_print(facts, s->options->all);
     print_template(s);
-    return inspect_print_tensors(tensors, count, s->options->all, error) && print_totals(s, error);
+    if (room < FEWEST) room = FEWEST;
+    if (s->options->all) room = 0;
+    if (!inspect_print_tensors(tensors, count, room, error)) return false;
+    Buffer totals = {0};
+    totals_text(&totals, s);
+    buffer_put(&totals, "", 1);
+    bool good = !totals.failed || no_memory(error);
+    if (good) totals_print((const char *)totals.bytes);
+    buffer_free(&totals);
+    return good;
 }
 
 // ---- JSON ----

@@ -120,16 +120,23 @@ static bool count_rows(Run *run, Error *error) {
 
 // ---- scoring ----
 
-// One scored token: its row of logits goes to the score, to --save-logits, and to the comparison
-// with --kl. False: exit code 3, 4 or 5 of a file.
-static bool score_row(Run *run, const float *logits, int32_t target, Error *error) {
+// One scored token, `target` in the ids of the text: its row of logits goes to the score, to
+// --save-logits, to the comparison with --kl, and its figures to --csv. False: exit code 3, 4 or 5
+// of a file.
+static bool score_row(Run *run, const float *logits, const int32_t *target, Error *error) {
     int vocab_size = run->session.config->vocab_size;
-    score_add(&run->score, logits, vocab_size, target);
+    double kl = 0, nll = score_add(&run->score, logits, vocab_size, *target);
     if (run->writer.out && !logits_writer_put(&run->writer, logits, error)) return false;
-    if (!run->saved.path) return true;
-    const float *exact = saved_logits_next(&run->saved, error);
-    if (exact) divergence_add(&run->divergence, exact, logits, vocab_size);
-    return exact;
+    if (run->saved.path) {
+        const float *exact = saved_logits_next(&run->saved, error);
+        if (!exact) return false;
+        kl = divergence_add(&run->divergence, exact, logits, vocab_size);
+    }
+    if (!run->session.options->csv) return true;
+    output_print("%td,%" PRId32 ",%.9g", target - run->ids.ids, *target, nll);
+    if (run->saved.path) output_print(",%.9g", kl);
+    output_print("\n");
+    return true;
 }
 
 static bool score_chunk(void *context, const TextChunk *chunk, Error *error) {
@@ -142,7 +149,7 @@ static bool score_chunk(void *context, const TextChunk *chunk, Error *error) {
     if (!windows_forward(s, chunk, error)) return false;
     for (int i = 0, row = 0; i < chunk->n; i++)
         if (chunk->wants[i] &&
-            !score_row(run, model_logits(s->model, row++), chunk->ids[i + 1], error))
+            !score_row(run, model_logits(s->model, row++), &chunk->ids[i + 1], error))
             return false;
     return true;
 }
@@ -152,6 +159,8 @@ static WindowedText windowed(const Run *run) {
 }
 
 static bool score_text(Run *run, Error *error) {
+    if (run->session.options->csv && !run->patterns.count)
+        output_print(run->saved.path ? "position,id,nll,kl\n" : "position,id,nll\n");
     const WindowedText text = windowed(run);
     const WindowsShow show = {"perplexity", run->session.options->quiet};
     return windows_feed(&text, score_chunk, run, &show, error);
@@ -251,7 +260,7 @@ static void print_run(Run *run, double seconds) {
     const DivergenceSummary *d = run->saved.path ? &summary : NULL;
     if (o->json)
         print_json(run, &f, d, seconds);
-    else
+    else if (!o->csv) // its lines were printed as the tokens were scored
         print_text(run, &f, d);
     output_flush();
     if (!o->quiet && output_good())
@@ -296,8 +305,6 @@ static bool score_and_print(Run *run, Error *error) {
 }
 
 static bool check_patterns(Run *run, const Options *o, Error *error) {
-    if (o->csv && !o->patterns && !o->ablate_each)
-        return error_set(error, ERROR_USAGE, "--csv is the table of --patterns or --ablate-each");
     if (o->csv && o->json) return error_set(error, ERROR_USAGE, "--csv and --json: one of them");
     if (o->patterns && (o->pattern || o->kl || o->save_logits))
         return error_set(error, ERROR_USAGE, "--patterns excludes --%s",

@@ -101,6 +101,11 @@ static void fact_end(Facts *f) {
     f->count++;
 }
 
+// In the short form the row just added may be put behind the one before it.
+static void fact_joins(Facts *f) {
+    f->rows[f->count - 1].joins = true;
+}
+
 // A row of a formatted value: buffer_print with its arguments.
 #define FACT(facts, name, ...)                                                                     \
     do {                                                                                           \
@@ -115,6 +120,17 @@ static void add_bytes(Facts *f, const char *name, const char *text, size_t lengt
     fact_end(f);
 }
 
+// The authors' texts: the license, which most files have and is short in most, or all others.
+static void add_about(Facts *f, const Session *s, bool license) {
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        TextSpan text = checkpoint_about(s->checkpoint)[i];
+        if (!text.length || license != !strcmp(ABOUT_NAMES[i], "license")) continue;
+        add_bytes(f, ABOUT_NAMES[i], text.text, text.length);
+        f->rows[f->count - 1].is_text = true;
+        f->rows[f->count - 1].joins = license;
+    }
+}
+
 static void add_file(Facts *f, const Session *s) {
     const Config *c = s->config;
     const char *path = checkpoint_path(s->checkpoint);
@@ -122,10 +138,8 @@ static void add_file(Facts *f, const Session *s) {
     FACT(f, "container", "%s, %" PRIu64 " bytes", checkpoint_container_name(s->checkpoint),
          checkpoint_file_bytes(s->checkpoint));
     FACT(f, "family", c->name[0] ? "%s (%s)" : "%s", c->family, c->name);
-    for (int i = 0; i < ABOUT_KEYS; i++) { // the authors' texts: name, license ...
-        TextSpan text = checkpoint_about(s->checkpoint)[i];
-        if (text.length) add_bytes(f, ABOUT_NAMES[i], text.text, text.length);
-    }
+    add_about(f, s, true);
+    add_about(f, s, false);
 }
 
 static void add_positions(Facts *f, const Config *c) {
@@ -135,8 +149,10 @@ static void add_positions(Facts *f, const Config *c) {
         return;
     }
     fact_begin(f, "rope");
-    buffer_print(&f->text, "theta %g, %d of %d channels, scaling %s", (double)c->rope.theta,
-                 c->rope_dim, c->head_dim, scaling_name(c->rope.scaling));
+    buffer_print(&f->text, "theta %g, %d of %d channels", (double)c->rope.theta, c->rope_dim,
+                 c->head_dim);
+    if (c->rope.scaling != ROPE_PLAIN)
+        buffer_print(&f->text, ", scaling %s", scaling_name(c->rope.scaling));
     if (c->rope.scaling == ROPE_YARN)
         buffer_print(&f->text, ", %g times %d positions", (double)c->rope.factor,
                      c->rope.original_max_seq_len);
@@ -151,6 +167,7 @@ static void add_positions(Facts *f, const Config *c) {
 // What is multiplied, divided or bent beside norms and activations.
 static void add_scales(Facts *f, const Config *c) {
     double scale = (double)c->layers[0].attention_scale;
+    int first = f->count;
     if (c->embedding_scale != 1.0f) FACT(f, "embedding", "times %g", (double)c->embedding_scale);
     if (fabs(scale * sqrt(c->head_dim) - 1.0) > 1e-6) FACT(f, "scores", "times %g", scale);
     if (c->parallel_residual) FACT(f, "residual", "both blocks read the same input");
@@ -162,6 +179,8 @@ static void add_scales(Facts *f, const Config *c) {
     if (c->score_softcap != 0.0f) FACT(f, "score cap", "%g", (double)c->score_softcap);
     if (c->logit_divisor != 1.0f) FACT(f, "logits", "divided by %g", (double)c->logit_divisor);
     if (c->logit_softcap != 0.0f) FACT(f, "softcap", "%g", (double)c->logit_softcap);
+    for (int i = first + 1; i < f->count; i++)
+        f->rows[i].joins = true;
 }
 
 static void add_config(Facts *f, const Session *s) {
@@ -180,6 +199,7 @@ static void add_config(Facts *f, const Session *s) {
     FACT(f, "norm", "%s, eps %g; QK norm %s", norm_name(c->norm), (double)c->norm_eps,
          qk_norm_name(c));
     FACT(f, "activation", "%s%s", activation_name(c->activation), c->gated_ffn ? ", gated" : "");
+    fact_joins(f);
     add_positions(f, c);
     add_scales(f, c);
 }
@@ -280,9 +300,11 @@ static void add_tokenizer(Facts *f, const Session *s) {
     for (size_t i = 0; i < s->file->n_stops; i++)
         buffer_print(&f->text, "%s%" PRId32, i ? " " : "", s->file->stops[i]);
     fact_end(f);
+    fact_joins(f);
     bool has_text = checkpoint_vocabulary(s->checkpoint)->chat_template.length;
     FACT(f, "template", "%s%s", t ? chat_template_name(t) : "none",
          t && !has_text ? " (by its tokens; the file has none)" : "");
+    fact_joins(f);
 }
 
 void facts_collect(Facts *f, const Session *s) {

@@ -95,8 +95,9 @@ static void put_header(Buffer *out) {
     static const struct {
         const char *name;
         bool number;
-    } COLUMNS[] = {{"#", true},          {"tensor", false}, {"type", false},   {"shape", false},
-                   {"parameters", true}, {"bytes", true},   {"share of bytes", true}};
+    } COLUMNS[] = {
+        {"#", true},          {"tensor", false}, {"type", false},         {"shape", false},
+        {"parameters", true}, {"bytes", true},   {"share of bytes", true}};
     put(out, "<div class=\"wide\">\n<table id=\"tensors\">\n<thead>\n<tr>");
     for (size_t i = 0; i < sizeof COLUMNS / sizeof *COLUMNS; i++)
         buffer_print(out, "<th scope=\"col\"%s><button type=\"button\">%s</button></th>",

@@ -48,9 +48,9 @@ typedef struct MemoryFigures {
     int short_context, context; // at most 2048; the model's own
 } MemoryFigures;
 
-// layers.c: the table of tensors, equal layers in one row or, with `all`, each tensor. False: exit
-// code 5.
-bool inspect_print_tensors(const TensorPlan *tensors, size_t count, bool all, Error *error);
+// layers.c: the table of tensors, equal layers in one row. At most that many rows: the largest, and
+// in the last one what the others are; 0: a row for each tensor. False: exit code 5.
+bool inspect_print_tensors(const TensorPlan *tensors, size_t count, int most_rows, Error *error);
 
 enum { FACTS_MOST = 40 };
 typedef struct Facts {
@@ -58,6 +58,8 @@ typedef struct Facts {
     struct {
         const char *name;
         size_t begin, length; // of its value in `text`, any bytes of the file
+        bool is_text;         // an author's, of any length
+        bool joins;           // in the short form it may be put behind the row before it
     } rows[FACTS_MOST];
     int count;
     MemoryFigures memory;
@@ -67,6 +69,10 @@ void facts_collect(Facts *facts, const Session *session);
 static inline const char *fact_text(const Facts *facts, int i) {
     return (const char *)facts->text.bytes + facts->rows[i].begin;
 }
+
+// screen.c: the facts as text, short or all of them. Returns the number of lines.
+int facts_print(const Facts *facts, bool all);
+void totals_print(const char *text); // what totals_text appends, in lines of 80 columns
 
 // The page, html.c: one file without anything fetched. False: exit code 2, 4 or 5.
 bool inspect_write_html(const Session *session, const Facts *facts, const OutputFile *place,

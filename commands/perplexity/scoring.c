@@ -44,13 +44,14 @@ size_t text_windows_scored(const TextWindows *windows, size_t count, size_t *use
 
 // ---- perplexity ----
 
-void score_add(Score *score, const float *logits, int vocab_size, int32_t id) {
+double score_add(Score *score, const float *logits, int vocab_size, int32_t id) {
     // -log softmax(logits)[id]
     double nll = log_sum_exp(logits, vocab_size) - (double)logits[id];
     score->count++;
     score->top1 += likeliest(logits, vocab_size) == id;
     score->sum += nll;
     score->sum_squares += nll * nll;
+    return nll;
 }
 
 Figures score_figures(const Score *score) {
@@ -80,7 +81,7 @@ void divergence_free(Divergence *d) {
     *d = (Divergence){0};
 }
 
-void divergence_add(Divergence *d, const float *exact, const float *got, int vocab_size) {
+double divergence_add(Divergence *d, const float *exact, const float *got, int vocab_size) {
     assert(d->count < d->room);
     int top_exact = likeliest(exact, vocab_size), top_got = likeliest(got, vocab_size);
     // Double throughout: runs that differ by rounding have divergences down to 1e-10, which float32
@@ -95,9 +96,11 @@ void divergence_add(Divergence *d, const float *exact, const float *got, int voc
         squares += error * error;
         if (error > d->largest_error) d->largest_error = error;
     }
-    d->kl[d->count++] = kl > 0 ? kl : 0; // never negative but for rounding
+    if (kl < 0) kl = 0; // never negative but for rounding
+    d->kl[d->count++] = kl;
     d->sum_squares += squares / vocab_size;
     d->same_top += top_exact == top_got;
+    return kl;
 }
 
 static int by_size(const void *a, const void *b) {

@@ -58,8 +58,8 @@ typedef struct Figures {
     double top1; // share of tokens that the model found likeliest
 } Figures;
 
-// Adds one token: its id, and the logits (vocab_size) that predict it.
-void score_add(Score *score, const float *logits, int vocab_size, int32_t id);
+// Adds one token: its id, and the logits (vocab_size) that predict it. Returns its nll.
+double score_add(Score *score, const float *logits, int vocab_size, int32_t id);
 Figures score_figures(const Score *score);
 
 // ---- divergence ----
@@ -88,8 +88,9 @@ typedef struct DivergenceSummary {
 bool divergence_init(Divergence *divergence, size_t rows, Error *error); // false: exit code 5
 void divergence_free(Divergence *divergence);
 
-// One row of logits (vocab_size) of each run, all finite; at most as many as `rows` said.
-void divergence_add(Divergence *divergence, const float *exact, const float *got, int vocab_size);
+// One row of logits (vocab_size) of each run, all finite; at most as many as `rows` said. Returns
+// the row's divergence.
+double divergence_add(Divergence *divergence, const float *exact, const float *got, int vocab_size);
 
 // Sorts the rows. All NaN without rows.
 DivergenceSummary divergence_summary(Divergence *divergence);

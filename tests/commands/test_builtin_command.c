@@ -26,7 +26,7 @@ Test(builtin_command, nothing_at_all_is_a_story) {
 
 Test(builtin_command, every_command_takes_it) {
     need_builtin();
-    check_prints("inspect", "TinyStories");
+    check_prints("inspect", "small children");
     check_prints("inspect|--json", "\"description\"");
     check_prints("tokenize|-i|Once upon a time", "\n");
     check_prints("perplexity|-f|README.md|--json", "bits_per_byte");

@@ -44,7 +44,7 @@ Test(other_commands, inspect_says_what_is_there) {
 }
 
 static void check_inspected(const char *model, const char *line, const char *json) {
-    TestRun r = program("inspect|%s", test_reference_model(model));
+    TestRun r = program("inspect|%s|--all", test_reference_model(model));
     if (strstr(r.err, "it has no JSON")) SKIP("this build reads no safetensors");
     check_status(&r, 0);
     CHECK(strstr(r.out, line), "%s: %s", model, r.out);
@@ -137,7 +137,7 @@ Test(other_commands, inspect_shows_layers_that_are_equal_in_one_row) {
                                        "blk.4 ", "blk.5 ",       "v.blk.0.a ", "blk.99999.a "};
     const char *path = test_temporary("table.txt");
     CHECK(freopen(path, "w", stdout));
-    CHECK(inspect_print_tensors(tensors, sizeof tensors / sizeof *tensors, false, NULL));
+    CHECK(inspect_print_tensors(tensors, sizeof tensors / sizeof *tensors, 24, NULL));
     fflush(stdout);
     size_t size = 0;
     char *text = test_read_file(path, &size), *rest = text, *line;

@@ -236,6 +236,49 @@ Test(perplexity, divergence_is_printed_for_people) {
     test_run_free(&r);
 }
 
+// The lines of --csv, whose means are those of --json. Token 0 of the text is scored by none.
+Test(perplexity, csv_has_a_line_for_every_scored_token) {
+    const char *ids = ids_file("ids", -1, 0, 40), *path = test_temporary("csv.safetensors");
+    char line[2000];
+    snprintf(line, sizeof line, "|--window|16|--save-logits|%s", path);
+    TestRun json = run_ids(ids, line);
+    double mean = number(&json, "mean_nll"), sum = 0;
+    test_run_free(&json);
+    snprintf(line, sizeof line, "|--window|16|--kv|f32|--kl|%s", path);
+    json = run_ids(ids, line);
+    double divergence = number(&json, "kl_mean"), sum_kl = 0;
+    snprintf(line, sizeof line, "perplexity|%s|-q|--ids|%s|--csv|--window|16", small_model(), ids);
+    TestRun r = program_input(line, NULL, 0);
+    check_status(&r, 0);
+    char *rest = r.out;
+    CHECK_STRING(strsep(&rest, "\n"), "position,id,nll");
+    for (int i = 1, position, id; i < 40; i++) {
+        double nll;
+        CHECK_INT(sscanf(strsep(&rest, "\n"), "%d,%d,%lf", &position, &id, &nll), 3);
+        CHECK_INT(position, i);
+        CHECK_INT(id, 3 + (i * i * 7 + i) % 500);
+        sum += nll;
+    }
+    CHECK_STRING(rest, "");
+    CHECK_NEAR(sum / 39, mean, 1e-7);
+    test_run_free(&r);
+    snprintf(line, sizeof line, "perplexity|%s|-q|--ids|%s|--csv|--window|16|--kv|f32|--kl|%s",
+             small_model(), ids, path);
+    r = program_input(line, NULL, 0);
+    check_status(&r, 0);
+    rest = r.out;
+    CHECK_STRING(strsep(&rest, "\n"), "position,id,nll,kl");
+    for (int i = 1; i < 40; i++) {
+        double kl;
+        CHECK_INT(sscanf(strsep(&rest, "\n"), "%*d,%*d,%*f,%lf", &kl), 1);
+        sum_kl += kl;
+    }
+    CHECK(divergence > 0);
+    CHECK_NEAR(sum_kl / 39, divergence, 1e-6 * divergence);
+    test_run_free(&r);
+    test_run_free(&json);
+}
+
 // ---- files of another run ----
 
 static void check_kl_refused(const char *ids, const char *options, const char *path,

@@ -90,7 +90,7 @@ Test(refusals, of_perplexity) {
         {"$RUN perplexity $MODEL -f LICENSE --window 16 --stride 17", "at most the window, 16", 0},
         {"$RUN perplexity $MODEL -f LICENSE --ablate-each --ablate L0.H0",
          "--ablate-each excludes --ablate", 0},
-        {"$RUN perplexity $MODEL -f LICENSE --csv", "is the table of --patterns or", 0},
+        {"$RUN perplexity $MODEL -f LICENSE --csv --json", "--csv and --json: one of them", 0},
         {"$RUN perplexity $MODEL -f LICENSE --patterns causal --csv --json",
          "--csv and --json: one of them", 0},
         {"$RUN perplexity $MODEL -f LICENSE --patterns causal --pattern causal",

@@ -1,0 +1,159 @@
+// inspect on a terminal of 24 lines and 80 columns: what is shown first, and what only --all shows.
+#include "commands/inspect/inspect.h"
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/program.h"
+
+// With the prompt below them they fit 24 lines.
+enum { LINES = 23, COLUMNS = 80 };
+
+static int count_lines(const char *text) {
+    int lines = 0;
+    for (const char *at = text, *end; *at; at = end + 1, lines++) {
+        end = strchr(at, '\n');
+        CHECK(end, "an unfinished line: %s", text);
+        CHECK(end - at <= COLUMNS, "%.*s", (int)(end - at), at);
+    }
+    return lines;
+}
+
+// What a user looks for first is there, in few enough lines, none of which the terminal breaks.
+static void check_fits(const char *model) {
+    static const char *const WANTED[] = {"file  ",     "\ncontainer  ", "\nfamily  ",
+                                         "\nlayers  ", "\nheads  ",     " bytes a token (f16)",
+                                         "vocabulary", "context  ",     "tokenizer  ",
+                                         "\nmemory  ", "\ntensor  ",    " parameters, "};
+    TestRun r = program("inspect|%s", model);
+    if (strstr(r.err, "it has no JSON")) SKIP("this build reads no safetensors");
+    check_status(&r, 0);
+    CHECK(count_lines(r.out) <= LINES, "%s", r.out);
+    for (size_t i = 0; i < sizeof WANTED / sizeof *WANTED; i++)
+        CHECK(strstr(r.out, WANTED[i]), "no \"%s\" in %s", WANTED[i], r.out);
+    test_run_free(&r);
+}
+
+Test(inspect, of_the_builtin_model_fits_a_screen) {
+    need_builtin();
+    check_fits("builtin");
+    TestRun r = program("inspect|builtin");
+    CHECK(strstr(r.out, "\ndescription  Tells short stories ") &&
+              strstr(r.out, "; license MIT\n") && !strstr(r.out, "Seen: "),
+          "%s", r.out);
+    test_run_free(&r);
+    r = program("inspect|builtin|--all");
+    CHECK(strstr(r.out, "cannot talk.\n             Trained by ") &&
+              strstr(r.out, "             Seen: ") && strstr(r.out, "\nlicense      MIT\n"),
+          "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(inspect, of_every_family_fits_a_screen) {
+    static const char *const MODELS[] = {"llama-untied",    "llama-rope-llama3",
+                                         "mistral-window8", "qwen2",
+                                         "qwen3",           "gemma2",
+                                         "gemma3",          "gpt2",
+                                         "gpt_neox",        "phi3",
+                                         "smollm3",         "olmo2",
+                                         "olmo3",           "granite",
+                                         "ministral3",      "exaone4"};
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
+        check_fits(test_reference_model(MODELS[i]));
+}
+
+// ---- texts of the file ----
+
+static const char *written(GgufFile *file) {
+    size_t size = 0;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("screen.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    return path;
+}
+
+// Rows that belong together share a line where they fit; an author's text is cut, a warning is not.
+Test(inspect, joins_short_rows_and_cuts_long_texts) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.description", "One line.\nAnother line.");
+    gguf_set_text(file, "general.author", test_text("%0200d", 1));
+    gguf_set_text(file, "general.license", "a license of so many words that no room is left");
+    gguf_add_tensor(file, test_text("%063d", 2), DTYPE_F32, 4, 4);
+    const char *path = written(file);
+    TestRun r = program("inspect|%s", path);
+    check_status(&r, 0);
+    CHECK(count_lines(r.out) <= LINES, "%s", r.out);
+    CHECK(strstr(r.out, "\nnorm         rms, eps 1e-05; QK norm none; activation silu, gated\n"),
+          "%s", r.out);
+    CHECK(strstr(r.out, "\ndescription  One line....\n") && !strstr(r.out, "Another"), "%s", r.out);
+    CHECK(strstr(r.out, "00000...\n"), "%s", r.out);
+    CHECK(strstr(r.out, "\nwarning      1 tensors are not used, the first is\n             0000"),
+          "%s", r.out);
+    CHECK(strstr(r.out, "0002\n"), "%s", r.out);
+    test_run_free(&r);
+    r = program("inspect|%s|--all", path);
+    CHECK(strstr(r.out, "\nactivation   silu, gated\n") &&
+              strstr(r.out, "\ndescription  One line.\n             Another line.\n") &&
+              strstr(r.out, "0001\n"),
+          "%s", r.out);
+    test_run_free(&r);
+}
+
+// Of a license of several lines the first, also behind the family.
+Test(inspect, cuts_a_license_to_its_first_line) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.license", "MIT\nas of 2020");
+    TestRun r = program("inspect|%s", written(file));
+    CHECK(strstr(r.out, "; license MIT...\n") && !strstr(r.out, "2020"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// ---- the table of a mix ----
+
+enum { MIXED = 40 };
+
+// What inspect_print_tensors prints, malloced.
+static char *print_table(const TensorPlan *tensors, size_t count, int most_rows) {
+    const char *path = test_temporary("mix.txt");
+    CHECK(freopen(path, "w", stdout));
+    CHECK(inspect_print_tensors(tensors, count, most_rows, NULL));
+    fflush(stdout);
+    size_t size = 0;
+    char *text = test_read_file(path, &size);
+    text = realloc(text, size + 1);
+    text[size] = '\0';
+    return text;
+}
+
+// Forty layers, no two of which are equal, under a name longer than its column; layer l has l + 1
+// bytes, and the embedding, which comes last, the most.
+Test(inspect, shows_the_largest_rows_of_a_mix_and_counts_the_others) {
+    char names[MIXED][60];
+    TensorPlan tensors[MIXED + 1];
+    for (int i = 0; i < MIXED; i++) {
+        snprintf(names[i], sizeof names[i], "model.language_model.layers.%d.mlp.weight", i);
+        tensors[i] = (TensorPlan){.name = names[i],
+                                  .dtype = DTYPE_Q8_0,
+                                  .n_dims = 2,
+                                  .shape = {(uint64_t)i + 1, 32},
+                                  .bytes = (uint64_t)i + 1};
+    }
+    tensors[MIXED] = (TensorPlan){.name = "model.language_model.embed_tokens.weight",
+                                  .dtype = DTYPE_F16,
+                                  .n_dims = 2,
+                                  .shape = {512, 32},
+                                  .bytes = 1000};
+    char *text = print_table(tensors, MIXED + 1, 5);
+    CHECK_STRING(text,
+                 "\n"
+                 "tensor                       type            bytes  shape\n"
+                 ".._model.layers.37           Q8_0               38  1 layer, 1 tensors\n"
+                 ".._model.layers.38           Q8_0               39  1 layer, 1 tensors\n"
+                 ".._model.layers.39           Q8_0               40  1 layer, 1 tensors\n"
+                 ".._model.embed_tokens.weight F16              1000  (512, 32)\n"
+                 "others                                         703  37 more rows: see --all\n");
+    free(text);
+    text = print_table(tensors, MIXED + 1, 0);
+    CHECK(strstr(text, "\nmodel.language_model.layers.0.mlp.weight ") && !strstr(text, "others"),
+          "%s", text);
+    free(text);
+}
