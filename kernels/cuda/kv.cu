@@ -37,6 +37,7 @@ Kv *kv_open(Device *device, const KvShape *shape) {
 
 void kv_close(Device *device, Kv *kv) {
     if (!kv) return;
+    if (device->recording) recording_forget(device); // graphs write to what is freed here
     device_free(device, kv->keys);
     device_free(device, kv->values);
     host_free(device, kv);

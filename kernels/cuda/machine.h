@@ -204,11 +204,21 @@ static __device__ __forceinline__ void wait_for_bulk(CopyBarrier *barrier, unsig
 #endif
 }
 
+// The same where nobody asks for the number before: the thread need not wait for it.
+static __device__ __forceinline__ void arrive_and_go(unsigned *counter) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
 // *counter, with all that was stored before those that have counted to it (arrive).
 static __device__ __forceinline__ unsigned load_counter(const unsigned *counter) {
     unsigned count;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
     return count;
+}
+
+// Ends the kernel as one that failed.
+static __device__ __forceinline__ void give_up() {
+    asm volatile("trap;");
 }
 
 // The block's shared memory where a kernel is launched with its size (LAUNCH_COOPERATIVE): for more

@@ -71,6 +71,7 @@ static inline void may_switch(const char *where) {
     if (side_by_side) switch_now(where);
 }
 
+[[noreturn]] void give_up();
 void sync_block(const char *where);
 void sync_warp(const char *where);
 uint64_t exchange(uint64_t value, unsigned lane, unsigned mask, const char *where);

@@ -90,6 +90,15 @@ extern "C" long emulator_calls(void) {
     return calls;
 }
 
+static unsigned processors_now = 2; // so that a grid's blocks walk over several rows
+
+unsigned emulator::processors() {
+    return processors_now;
+}
+extern "C" void emulator_processors(unsigned count) {
+    processors_now = count;
+}
+
 extern "C" void emulator_memory(size_t bytes) {
     memory_bytes = bytes;
 }
@@ -203,7 +212,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
     snprintf(properties->name, sizeof properties->name, "emulated");
     properties->totalGlobalMem = memory_bytes;
     properties->sharedMemPerBlockOptin = 99 << 10; // as sm_120 has it: small rings
-    properties->multiProcessorCount = emulator::PROCESSORS;
+    properties->multiProcessorCount = (int)emulator::processors();
     properties->major = capability / 10;
     properties->minor = capability % 10;
     return cudaSuccess;

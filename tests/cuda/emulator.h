@@ -28,6 +28,9 @@ long emulator_cublas_products(void);
 
 // The GPU has so much memory from here on (at first 16 GiB).
 void emulator_memory(size_t bytes);
+
+// And so many processors: at first 2. All blocks of a cooperative launch run at once.
+void emulator_processors(unsigned count);
 size_t emulator_memory_used(void); // and so much of it is in use
 
 // The driver is good for that CUDA version (13000: 13.0; 0: there is none), so many GPUs are to be

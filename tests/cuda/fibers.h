@@ -13,7 +13,6 @@
 namespace emulator {
 
 constexpr unsigned MAX_THREADS = 1024;         // of a block
-constexpr unsigned PROCESSORS = 2;             // so that a grid's blocks walk over several rows
 constexpr size_t MAX_BLOCK_MEMORY = 227 << 10; // of shared memory: sm_90
 
 struct Launch {
@@ -27,6 +26,7 @@ void run_grid(const Launch &launch, const std::function<void()> &body);
 
 // Whether the thread that runs has yet to wait for earlier kernels; and what ends the program then.
 bool has_to_wait();
+unsigned processors(); // of the GPU: emulator_processors
 [[noreturn]] void die(const char *why, bool by_this_thread = has_to_wait());
 
 // The thread that runs waits for something that others do: they run first. `again`: it has found

@@ -82,7 +82,7 @@ cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<voi
     dim3 grid = launch.grid, size = launch.size;
     if (!sizes_are_possible(grid, size) || launch.memory > most_launched_memory(kernel))
         return cudaErrorInvalidValue;
-    if (launch.cooperative && (uint64_t)grid.x * grid.y * grid.z > PROCESSORS)
+    if (launch.cooperative && (uint64_t)grid.x * grid.y * grid.z > processors())
         return cudaErrorCooperativeLaunchTooLarge;
     bool is_new = loaded.insert(kernel).second;
     if (is_new && is_capturing(config->stream)) return cudaErrorStreamCaptureUnsupported;

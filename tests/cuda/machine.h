@@ -52,6 +52,12 @@ static inline void let_next_kernel_start() {}
 static inline unsigned arrive(unsigned *counter, unsigned count) {
     return atomicAdd(counter, count);
 }
+static inline void arrive_and_go(unsigned *counter) {
+    atomicAdd(counter, 1u);
+}
+static inline void give_up() {
+    emulator::give_up();
+}
 static inline void store_for_host(uint64_t *p, uint64_t value) {
     emulator::store_for_host(p, value);
 }

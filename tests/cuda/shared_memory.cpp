@@ -88,6 +88,10 @@ void *launched_memory(size_t bytes) {
     return shared_memory().launched;
 }
 
+void give_up() {
+    die("a thread gives up waiting", true);
+}
+
 // ---- bulk copies ----
 
 void copy_barrier_init(uint64_t *barrier) {

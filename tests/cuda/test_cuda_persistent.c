@@ -76,6 +76,21 @@ Test(cuda_persistent, a_token_is_its_embedding_and_one_launch_more) {
     }
 }
 
+// With more processors some warps have no row in a step, and heads lie in three blocks.
+Test(cuda_persistent, by_more_blocks_and_fewer_rows_each) {
+    static const unsigned PROCESSORS[] = {1, 3, 5};
+    TinyShape shape = shape_of(DTYPE_Q8_0);
+    shape.qk_norm = QK_NORM_PER_HEAD;
+    for (size_t i = 0; i < sizeof PROCESSORS / sizeof *PROCESSORS; i++) {
+        emulator_processors(PROCESSORS[i]);
+        check_token(shape, OPTIONS, 70, "more processors");
+    }
+    shape = tiny_shape_of_blocks(); // 64 columns and rows
+    shape.head_dim = 64, shape.n_heads = 1, shape.n_kv_heads = 1, shape.dtype = DTYPE_BF16;
+    emulator_processors(7);
+    check_token(shape, OPTIONS, 0, "warps without rows");
+}
+
 Test(cuda_persistent, behind_several_splits_of_attention) {
     TinyShape shape = shape_of(DTYPE_BF16);
     shape.n_layers = 2;

@@ -281,6 +281,10 @@ bool decode_matrices(Kernel &kernel, Instruction &i, const Statement &s) {
 
 void nothing(Warp &, const Instruction &, uint32_t) {}
 
+void trap(Warp &w, const Instruction &i, uint32_t lanes) {
+    fail(w, i, (unsigned)__builtin_ctz(lanes), "trap");
+}
+
 } // namespace
 
 bool decode_collective(Kernel &kernel, Instruction &i, const Statement &s) {
@@ -292,6 +296,10 @@ bool decode_collective(Kernel &kernel, Instruction &i, const Statement &s) {
         i.control = Control::BARRIER;
         i.sources.push_back(operand(kernel, i, s.operands.at(0), 4));
         return s.operands.size() == 1;
+    }
+    if (s.opcode == "trap") {
+        i.run = trap;
+        return true;
     }
     i.control = Control::COLLECTIVE;
     if (s.opcode == "bar.warp.sync") {

@@ -70,9 +70,21 @@ static unsigned ring_bytes(const Device *device, InputForm form) {
     return (unsigned)((device->block_memory - taken) / WARPS / 128 * 128);
 }
 
-// Rows in pieces of equal numbers of columns, as many as PIECE_BYTES holds: a multiple of what all
-// lanes of a warp take at once, a power of two times.
-static PieceSize piece_size(const Planes &w) {
+// A piece is long, since each costs a warp some hundred instructions; where rings are short, less.
+// Each of its planes is copied with up to 30 bytes around it. An empty ring has room for a piece
+// wherever it begins: it may be that the end is left free.
+enum { LONG_PIECE = 4608, SHORT_PIECE = 2560, AROUND = 32 * N_PLANES };
+
+static unsigned piece_limit(unsigned ring) {
+    return ring >= 3 * (LONG_PIECE + AROUND) ? LONG_PIECE : SHORT_PIECE;
+}
+static bool has_room(unsigned ring) {
+    return ring >= 2 * (SHORT_PIECE + AROUND);
+}
+
+// Rows in pieces of equal numbers of columns, as many as fit in `limit` bytes: a multiple of what
+// all lanes of a warp take at once, a power of two times.
+static PieceSize piece_size(const Planes &w, unsigned limit) {
     Layout layout = layout_of(w.dtype);
     size_t element = w.dtype == DTYPE_F32 ? 4 : 2;
     PieceSize size = {};
@@ -90,7 +102,7 @@ static PieceSize piece_size(const Planes &w) {
     unsigned all = 0;
     for (unsigned bytes : size.bytes)
         all += bytes;
-    for (; 2 * all <= PIECE_BYTES; all *= 2) {
+    for (; 2 * all <= limit; all *= 2) {
         size.columns *= 2;
         for (unsigned &bytes : size.bytes)
             bytes *= 2;
@@ -119,14 +131,15 @@ bool chain_project(Device *device, const ProjectWork *work) {
     InputForm form = form_of(device, work);
     size_t room = form == FLOAT_VECTOR ? float_room(1) : integer_room(1);
     if (!is_on(device) || work->n != 1 || work->weights[0].cols > room ||
-        !has_persistent_kernel(form) || ring_bytes(device, form) < 2 * PIECE_BYTES)
+        !has_persistent_kernel(form) || !has_room(ring_bytes(device, form)))
         return false;
+    unsigned limit = piece_limit(ring_bytes(device, form));
     Step *step = add_step(device, form);
     if (!step) return false;
     step->kind = STEP_PROJECT;
     step->project.work = *work;
     for (int p = 0; p < work->count; p++)
-        step->project.pieces[p] = piece_size(work->weights[p]);
+        step->project.pieces[p] = piece_size(work->weights[p], limit);
     if (work->weights[0].cols <= NORM_COLUMNS) step->project.norm_weight = work->norm_weight;
     return true;
 }
@@ -161,8 +174,9 @@ static MadeChain *make_chain(Device *device) {
     upload_now(device, memory + COUNTER_BYTES, c->waiting, bytes);
     made->memory = memory;
     made->form = c->form;
-    made->chain = Chain{(const Step *)(memory + COUNTER_BYTES), c->count,
-                        ring_bytes(device, c->form), (unsigned *)memory};
+    unsigned ring = ring_bytes(device, c->form);
+    made->chain = Chain{(const Step *)(memory + COUNTER_BYTES), c->count, ring,
+                        piece_limit(ring) + AROUND, (unsigned *)memory};
     return made;
 }
 

@@ -15,9 +15,7 @@
 #include "kernels/cuda/project/pack.h"
 #include "kernels/cuda/project/project.h"
 
-// Weights travel in pieces of rows: so many columns, and their bytes in each plane, PIECE_BYTES
-// together at most.
-enum { PIECE_BYTES = 2560 };
+// Weights travel in pieces of rows: so many columns, and their bytes in each plane.
 struct PieceSize {
     unsigned columns, bytes[N_PLANES];
 };
@@ -43,8 +41,9 @@ struct alignas(16) Step {
 struct Chain {
     const Step *steps; // on the GPU
     int count;
-    unsigned ring_bytes; // of each warp
-    unsigned *arrived;   // at the meetings of this chain; 0 between launches
+    unsigned ring_bytes;  // of each warp
+    unsigned piece_bytes; // of a piece at most, as it is copied
+    unsigned *arrived;    // at the meetings of this chain; 0 between launches
 };
 
 // All steps of a chain meet x in one form. false: there is no kernel for that one.

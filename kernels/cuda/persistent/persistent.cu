@@ -34,8 +34,8 @@ static __device__ __forceinline__ void load_step(M &memory, const Chain &chain, 
         copy_async(to + at, from + at, true);
 }
 
-// The weights of a norm are no kernel's output: those of the next step are copied while the block
-// waits for others, and the step is told that they are there.
+// The weights of a norm are no kernel's output: those of the next step are copied while this one is
+// multiplied, and the step is told that they are there.
 template <class M>
 static __device__ __forceinline__ void find_norm_in_memory(M &memory, const Chain &chain, int i) {
     if (threadIdx.x || i >= chain.count) return;
@@ -44,7 +44,9 @@ static __device__ __forceinline__ void find_norm_in_memory(M &memory, const Chai
         step.project.work.norm_weight = memory.norm_weight;
 }
 
-template <class M> static __device__ __forceinline__ void load_norm(M &memory, int i) {
+template <class M>
+static __device__ __forceinline__ void load_norm(M &memory, const Chain &chain, int i) {
+    if (i >= chain.count) return;
     const Step &step = memory.window[i % WINDOW];
     if (step.kind != STEP_PROJECT || !step.project.norm_weight) return;
     unsigned cols = (unsigned)step.project.work.weights[0].cols;
@@ -54,16 +56,19 @@ template <class M> static __device__ __forceinline__ void load_norm(M &memory, i
 
 // ---- where blocks meet ----
 
+// Half a minute or so: then a block is lost, and the launch shall fail and not hang.
+enum { MOST_POLLS = 1 << 26 };
+
 // All threads of all blocks come here before step i: each sees afterwards what all of them have
 // written in the steps before. `meanwhile`: what a block does while it waits.
 template <class Meanwhile>
 static __device__ __forceinline__ void meet(const Chain &chain, int i, const Meanwhile &meanwhile) {
     __syncthreads();
-    if (i && !threadIdx.x) arrive(chain.arrived, 1);
+    if (i && !threadIdx.x) arrive_and_go(chain.arrived);
     meanwhile();
     if (!threadIdx.x)
-        while (load_counter(chain.arrived) < (unsigned)i * gridDim.x) {
-        }
+        for (unsigned polls = 0; load_counter(chain.arrived) < (unsigned)i * gridDim.x; polls++)
+            if (polls == MOST_POLLS) give_up();
     __syncthreads();
 }
 
@@ -129,7 +134,7 @@ static __device__ __forceinline__ float dot_piece(float acc, FewIntegers<1> &mem
 // What a warp has of a chain.
 template <InputForm M> struct Warp {
     PersistentMemory<M> &memory;
-    Ring ring;
+    Ring<digits_of(M) != 0 ? ALL_PLANES : 1u> ring;
     int known; // steps before this one are in the window
 
     // One row of weights times x.
@@ -164,20 +169,23 @@ template <InputForm M> struct Warp {
         return sum;
     }
 
-    __device__ __forceinline__ void project(const ProjectStep &step) {
+    // `i`: the number of the step behind it.
+    __device__ __forceinline__ void project(const ProjectStep &step, const Chain &chain, int i) {
         const ProjectWork &work = step.work;
         const Group group = {0, 1};
+        const Share share = share_of_block(work);
         size_t cols = work.weights[0].cols;
         compute_factors(memory.x.shared, work, group, cols);
         collect_outliers<M, 1>(memory.x, work, group);
         take<M, 1>(memory.x, work, group, first_slice(cols, 1, Memory<M, 1>::ROOM), !blockIdx.x);
         __syncthreads();
-        const Share share = share_of_block(work);
+        load_norm(memory, chain, i); // nobody reads this step's any more
         float up = 0.0f;
         for (RowWalk walk = first_rows(work, share); walk.is_there(); walk.next(work)) {
             size_t row = walk.row(work);
             float residual = work.epilogue == EPILOGUE_ADD ? work.residual[row] : 0.0f;
-            up = store_sum(work, walk, dot(step, walk.p, row), residual, up);
+            float bias = load_bias(work, walk);
+            up = store_sum(work, walk, dot(step, walk.p, row), bias, residual, up);
         }
         if (work.epilogue == EPILOGUE_HEADS)
             finish_heads(work, group, share.first, share.end, memory.x.shared);
@@ -227,6 +235,7 @@ static __device__ __forceinline__ void begin_chain(M &memory, const Chain &chain
     __syncthreads();
     for (int i = 0; i + 1 < WINDOW; i++)
         find_norm_in_memory(memory, chain, i);
+    load_norm(memory, chain, 0);
 }
 
 // Grid: a block for each processor.
@@ -237,24 +246,24 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, 1) persistent_kernel(C
     unsigned warp = threadIdx.x / WARP;
     begin_chain(memory, chain);
     Warp<M> own = {memory, {}, 0};
-    own.ring.begin(memory.rings + warp * chain.ring_bytes, memory.barriers[warp], chain.ring_bytes);
+    own.ring.begin(memory.rings + warp * chain.ring_bytes, memory.barriers[warp], chain);
     for (int i = 0; i < chain.count; i++) {
-        // Step i - 1 + WINDOW - 1 has been copied while step i - 1 was done.
+        // While step i - 1 was done, step i + WINDOW - 2 was copied, and the norm of this one.
         wait_for_copies();
         meet(chain, i, [&] {
             int last = i + WINDOW - 2;
             if (i) find_norm_in_memory(memory, chain, last);
             own.known = last + 1 < chain.count ? last + 1 : chain.count;
             own.ring.fill(memory.window, own.known);
-            load_norm(memory, i);
-            wait_for_copies();
         });
         load_step(memory, chain, i + WINDOW - 1);
         const Step &step = memory.window[i % WINDOW];
-        if (step.kind == STEP_PROJECT)
-            own.project(step.project);
-        else
+        if (step.kind == STEP_PROJECT) {
+            own.project(step.project, chain, i + 1);
+        } else {
+            load_norm(memory, chain, i + 1);
             attend(memory, step.attention);
+        }
     }
     wait_for_copies();
     __syncthreads();

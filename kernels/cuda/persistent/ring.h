@@ -11,7 +11,7 @@
 #include "kernels/cuda/persistent/chain.h"
 #include "kernels/cuda/project/row_walk.h"
 
-enum { PIECES = 16 }; // of a ring, under way
+enum { PIECES = 32 }; // of a ring, under way
 enum { WINDOW = 6 };  // steps that a block has in shared memory
 
 // Where the bytes of a piece in one plane are: copies go from 16 bytes to 16 bytes.
@@ -41,7 +41,7 @@ struct Piece {
 };
 
 // PLANES: a bit for each that there may be.
-enum { ALL_PLANES = (1 << N_PLANES) - 1 };
+constexpr unsigned ALL_PLANES = (1u << N_PLANES) - 1;
 template <unsigned PLANES = ALL_PLANES>
 static __device__ __forceinline__ Piece piece_of(const Planes &w, const PieceSize &size, size_t row,
                                                  unsigned index) {
@@ -73,10 +73,11 @@ struct RingPlace {
     }
 };
 
-struct Ring {
+// PLANES: those of all weights that come through it.
+template <unsigned PLANES> struct Ring {
     uint8_t *memory;
     CopyBarrier *barriers;
-    unsigned size;
+    unsigned size, most; // bytes; of a piece at most
     // What is asked for next.
     int step;
     RowWalk walk;
@@ -84,8 +85,9 @@ struct Ring {
     RingPlace put, got;
     unsigned taken; // bytes from `got` to `put`
 
-    __device__ __forceinline__ void begin(uint8_t *bytes, CopyBarrier *own, unsigned ring_bytes) {
-        memory = bytes, barriers = own, size = ring_bytes;
+    __device__ __forceinline__ void begin(uint8_t *bytes, CopyBarrier *own, const Chain &chain) {
+        memory = bytes, barriers = own;
+        size = chain.ring_bytes, most = chain.piece_bytes;
         step = -1, walk = RowWalk{0, 0, 0}, index = 0;
         put = got = RingPlace{0, 0}, taken = 0;
     }
@@ -103,11 +105,13 @@ struct Ring {
 
     // Asks for what there is room for. `known`: the steps before that one are in the window.
     __device__ __forceinline__ void fill(const Step *window, int known) {
-        while (put.number - got.number < PIECES && find_row(window, known)) {
+        // First whether any piece is sure to fit: mostly none does.
+        while (taken + most <= size && put.number - got.number < PIECES &&
+               find_row(window, known)) {
             const ProjectStep &next = window[step % WINDOW].project;
             const Planes &w = next.work.weights[walk.p];
             const PieceSize &sizes = next.pieces[walk.p];
-            const Piece asked = piece_of(w, sizes, walk.row(next.work), index);
+            const Piece asked = piece_of<PLANES>(w, sizes, walk.row(next.work), index);
             RingPlace place = put;
             unsigned cost = place.skip(asked.bytes, size) + asked.bytes;
             if (taken + cost > size) return;
@@ -127,7 +131,7 @@ struct Ring {
         copies_expected(barrier, asked.bytes);
         UNROLL
         for (int p = 0; p < N_PLANES; p++) {
-            if (asked.spans[p].bytes)
+            if (PLANES >> p & 1 && asked.spans[p].bytes)
                 copy_bulk(to, asked.spans[p].from, asked.spans[p].bytes, barrier);
             to += asked.spans[p].bytes;
         }

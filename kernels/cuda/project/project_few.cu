@@ -311,9 +311,9 @@ void launch_few(Device *device, const ProjectWork *work) {
                                         launch_form<DEQUANTISED>, launch_form<ONE_DIGIT>,
                                         launch_form<TWO_DIGITS>};
     InputForm form = form_of(device, work);
-    if (chain_project(device, work)) return;
     assert(form == FLOAT_SCALAR ||
            (is_aligned(work->x) && is_aligned(work->norm_weight) && is_aligned(work->norm_out)));
+    if (chain_project(device, work)) return;
     if (form == FLOAT_VECTOR && launch_one(device, work)) return;
     FORMS[form](device, *work);
 }

@@ -175,7 +175,8 @@ template <DType D>
 static __device__ __forceinline__ void end_batch(Sum &sum, const ProjectWork &work) {
     sum.start += Batch<D>::LOADS * Batch<D>::STEP;
     if (sum.start < work.weights[0].cols) return;
-    sum.up = store_sum(work, sum.walk, warp_sum(sum.acc), sum.residual, sum.up);
+    sum.up = store_sum(work, sum.walk, warp_sum(sum.acc), load_bias(work, sum.walk), sum.residual,
+                       sum.up);
     sum.walk.next(work);
     sum.acc = 0.0f, sum.start = 0;
 }

@@ -11,14 +11,14 @@ static DEVICE_FUNCTION inline unsigned walked_rows(const ProjectWork &work) {
     return work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
 }
 
-// An equal share of them for each block.
+// An equal share of them for each block, of the first ones one row more where that is not whole.
 struct Share {
     unsigned first, end;
 };
 static __device__ __forceinline__ Share share_of_block(const ProjectWork &work) {
-    uint64_t rows = walked_rows(work);
-    return Share{(unsigned)(rows * blockIdx.x / gridDim.x),
-                 (unsigned)(rows * (blockIdx.x + 1) / gridDim.x)};
+    unsigned rows = walked_rows(work), each = rows / gridDim.x, more = rows % gridDim.x;
+    unsigned first = blockIdx.x * each + (blockIdx.x < more ? blockIdx.x : more);
+    return Share{first, first + each + (blockIdx.x < more)};
 }
 
 // The rows of a warp, one after another: of up and gate, which count as one row, both.
@@ -49,13 +49,17 @@ static __device__ __forceinline__ RowWalk first_rows(const ProjectWork &work, co
     return RowWalk{at, share.end, is_pair || at >= share.end ? 0 : matrix_of_row(work, at)};
 }
 
-// By lane 0. `residual`: what it is added to. `up`: the sum of the up row, when this is its gate
-// row.
+static __device__ __forceinline__ float load_bias(const ProjectWork &work, const RowWalk &walk) {
+    return work.bias[walk.p] ? work.bias[walk.p][walk.row(work)] : 0.0f;
+}
+
+// By lane 0. `bias`: load_bias. `residual`: what it is added to. `up`: the sum of the up row, when
+// this is its gate row.
 static __device__ __forceinline__ float store_sum(const ProjectWork &work, const RowWalk &walk,
-                                                  float sum, float residual, float up) {
+                                                  float sum, float bias, float residual, float up) {
     if (threadIdx.x % WARP) return 0.0f;
     size_t row = walk.row(work);
-    if (work.bias[walk.p]) sum += work.bias[walk.p][row];
+    if (work.bias[walk.p]) sum += bias;
     bool is_gate = work.epilogue == EPILOGUE_ACTIVATE && walk.p;
     work.out[walk.p][row] = is_gate ? activation(sum, work.activation) * up : sum;
     if (work.epilogue == EPILOGUE_ADD) work.residual[row] = residual + sum;
