@@ -254,7 +254,8 @@ Test(perplexity, csv_has_a_line_for_every_scored_token) {
     CHECK_STRING(strsep(&rest, "\n"), "position,id,nll");
     for (int i = 1, position, id; i < 40; i++) {
         double nll;
-        CHECK_INT(sscanf(strsep(&rest, "\n"), "%d,%d,%lf", &position, &id, &nll), 3);
+        int read = sscanf(strsep(&rest, "\n"), "%d,%d,%lf", &position, &id, &nll);
+        CHECK_INT(read, 3);
         CHECK_INT(position, i);
         CHECK_INT(id, 3 + (i * i * 7 + i) % 500);
         sum += nll;
@@ -270,7 +271,8 @@ Test(perplexity, csv_has_a_line_for_every_scored_token) {
     CHECK_STRING(strsep(&rest, "\n"), "position,id,nll,kl");
     for (int i = 1; i < 40; i++) {
         double kl;
-        CHECK_INT(sscanf(strsep(&rest, "\n"), "%*d,%*d,%*f,%lf", &kl), 1);
+        int read = sscanf(strsep(&rest, "\n"), "%*d,%*d,%*f,%lf", &kl);
+        CHECK_INT(read, 1);
         sum_kl += kl;
     }
     CHECK(divergence > 0);
