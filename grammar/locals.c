@@ -39,6 +39,7 @@ typedef struct Walk {
     Masks *masks;
     bool stays, opens;  // it is of a FRAME_STAY, a FRAME_OPEN
     size_t followed;    // places of the automaton before it
+    size_t most_work;   // where it is of no Local
     uint32_t ever;      // of a FRAME_OPEN: where it begins without counting
     uint32_t looping;   // the newest state that a byte has led back to; STATE_DEAD
     uint64_t loops;     // by which kinds of characters
@@ -76,9 +77,17 @@ static bool add_exits(Walk *w, uint32_t node, uint32_t turns) {
     return true;
 }
 
-static bool check_followed(const Walk *w) {
-    return !(w->stays || w->opens) || w->automaton->n_followed - w->followed < MOST_FOLLOWED ||
-           error_set(w->error, ERROR_FILE, "the grammar is too ambiguous without bounds");
+static size_t work_of(const Walk *w) {
+    size_t followed = w->automaton->n_followed - w->followed;
+    return w->n_read + WORK_OF_PLACE * followed + w->found.count + 2 * w->exits.count;
+}
+
+static bool check_work(const Walk *w) {
+    bool counts = w->stays || w->opens;
+    return (counts ? w->automaton->n_followed - w->followed < MOST_FOLLOWED
+                   : w->masks || work_of(w) <= w->most_work) ||
+           error_set(w->error, ERROR_FILE, "the grammar is too ambiguous %s",
+                     counts ? "without bounds" : "to read its tokens");
 }
 
 static bool check_leaves(const Walk *w) {
@@ -181,7 +190,7 @@ static bool walk(Walk *w, uint32_t state, uint32_t first, uint32_t end) {
         w->n_read++;
         uint8_t byte = (uint8_t)nodes[i].place;
         Step from = w->path[depth - 1], *step = &w->path[depth];
-        if (!automaton_move(w->automaton, from.state, byte, &to, w->error) || !check_followed(w))
+        if (!automaton_move(w->automaton, from.state, byte, &to, w->error) || !check_work(w))
             return false;
         if (to == STATE_DEAD) {
             i = nodes[i].skip;
@@ -198,11 +207,18 @@ static bool walk(Walk *w, uint32_t state, uint32_t first, uint32_t end) {
     return true;
 }
 
-bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, uint64_t *mask,
-                Error *error) {
-    Walk w = {.automaton = automaton, .trie = trie, .mask = mask, .error = error};
+bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, size_t *work,
+                uint64_t *mask, Error *error) {
+    Walk w = {.automaton = automaton,
+              .trie = trie,
+              .mask = mask,
+              .followed = automaton->n_followed,
+              .most_work = *work,
+              .error = error};
     w.path = malloc((trie->depth + 1) * sizeof *w.path);
     bool good = w.path ? walk(&w, state, 1, (uint32_t)trie->n_nodes) : no_memory(error);
+    size_t done = work_of(&w);
+    *work -= done < *work ? done : *work;
     free(w.path);
     return good;
 }
@@ -314,10 +330,14 @@ static bool walk_exits(Walk *w, const Exits *e, uint32_t low, uint32_t high, uin
 
 bool exits_walk(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state,
                 uint64_t *mask, Error *error) {
-    Walk w = {
-        .automaton = k->automaton, .trie = k->trie, .path = k->path, .mask = mask, .error = error};
+    Walk w = {.automaton = k->automaton,
+              .trie = k->trie,
+              .path = k->path,
+              .mask = mask,
+              .most_work = SIZE_MAX,
+              .error = error};
     bool good = walk_exits(&w, &l->exits, low, high, state);
-    k->n_walked += w.n_read;
+    k->work += w.n_read;
     return good;
 }
 
@@ -391,7 +411,8 @@ static bool find_local(Masks *k, Local *l, Error *error) {
               .followed = k->automaton->n_followed,
               .error = error};
     bool good = fill_local(k, l, &w, error);
-    k->n_read += w.n_read;
+    // A node that is kept takes longer; and a set is about as long as the vocabulary.
+    k->work += w.n_read + w.found.count + 2 * w.exits.count + mask_words(k->trie->n_tokens) / 4;
     free(w.found.at);
     free(w.spans.at);
     free(w.exits.at);

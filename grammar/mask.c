@@ -33,6 +33,10 @@
 // locals behind locals: so many in a row and in a mask, and while there is memory.
 enum { MOST_READ = 400, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
 
+// Of the first attempt to find a mask by its parts, and of the last one that has a bound, in nodes
+// of the trie: some 2 and 17 ms.
+enum { FIRST_WORK = 1 << 18, LAST_WORK = 1 << 21 };
+
 // Of the newest states. Others' masks are found again.
 enum { KEPT_MASKS_BYTES = 16 << 20, LEAST_KEPT = 16 };
 
@@ -160,9 +164,18 @@ static bool find_part(Masks *k, const Ask *ask, Part *part, Error *error) {
 
 static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask, Error *error);
 
+size_t masks_work(const Masks *k) {
+    return k->work + WORK_OF_PLACE * k->automaton->n_followed;
+}
+
 static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     size_t words = mask_words(k->trie->n_tokens);
     Part part;
+    if (masks_work(k) > k->work_end) {
+        k->is_cut = true;
+        return true;
+    }
+    k->work += words / 16; // to add sets of tokens
     if (!find_part(k, ask, &part, error)) return false;
     const Local *stays = part.stays ? part.stays : part.local;
     turn_sets_add(&stays->stays, 0, part.most, mask, words);
@@ -238,13 +251,48 @@ bool masks_ask_more(Masks *k, const uint64_t *places, size_t count, bool *more, 
 
 // ---- the mask of a state ----
 
-static bool find_mask(Masks *k, uint32_t state, uint64_t *mask, Error *error) {
-    size_t count;
-    uint64_t *places = masks_places(k->automaton, state, &count, error);
-    bool good = places;
+static bool add_parts(Masks *k, const uint64_t *places, size_t count, size_t work, uint64_t *mask,
+                      Error *error) {
+    bool good = true;
+    k->work_end = masks_work(k) + work;
+    k->is_cut = false;
     for (size_t i = 0, n; good && i < count; i += n) {
         n = masks_same_frame(places + i, count - i);
         good = masks_add_places(k, places + i, n, mask, error);
+    }
+    return good;
+}
+
+bool masks_read_places(Masks *k, const uint64_t *places, size_t count, size_t *work, uint64_t *mask,
+                       Error *error) {
+    uint32_t state;
+    Error cause = {0};
+    if (automaton_state(k->automaton, places, count, 0, &state, &cause) &&
+        masks_walk(k->automaton, k->trie, state, work, mask, &cause))
+        return true;
+    size_t half = count / 2;
+    while (half < count && half && places[half] >> 32 == places[half - 1] >> 32)
+        half++;
+    if (cause.code != ERROR_FILE || !*work || !half || half == count)
+        return error_copy(error, &cause);
+    return masks_read_places(k, places, half, work, mask, error) &&
+           masks_read_places(k, places + half, count - half, work, mask, error);
+}
+
+// By its parts, whose locals are kept; but each stack has parts of its own, and where they are
+// many, reading the tokens takes less. Which does is not known before: both are tried, with a
+// bound, and again with a larger one. What an attempt adds before it ends is part of the mask.
+static bool find_mask(Masks *k, uint32_t state, uint64_t *mask, Error *error) {
+    size_t count, work = k->most_work;
+    uint64_t *places = masks_places(k->automaton, state, &count, error);
+    bool good = places && add_parts(k, places, count, work, mask, error);
+    while (good && k->is_cut) {
+        Error cause = {0};
+        size_t reading = work / 2;
+        if (masks_read_places(k, places, count, &reading, mask, &cause)) break;
+        work = work < LAST_WORK ? 8 * work : SIZE_MAX / 2;
+        good = (cause.code == ERROR_FILE || error_copy(error, &cause)) &&
+               add_parts(k, places, count, work, mask, error);
     }
     free(places);
     return good;
@@ -292,7 +340,8 @@ const uint64_t *masks_of(Masks *k, uint32_t state, Error *error) {
 
 bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) {
     size_t words = mask_words(trie->n_tokens), bytes = (words + 1) * sizeof *k->all;
-    *k = (Masks){.automaton = automaton, .trie = trie, .most_read = MOST_READ};
+    *k = (Masks){
+        .automaton = automaton, .trie = trie, .most_read = MOST_READ, .most_work = FIRST_WORK};
     k->n_kept = KEPT_MASKS_BYTES / bytes > LEAST_KEPT ? KEPT_MASKS_BYTES / bytes : LEAST_KEPT;
     k->path = malloc((trie->depth + 1) * sizeof *k->path);
     k->scratch = calloc(words, sizeof *k->scratch);

@@ -93,10 +93,12 @@ typedef struct Masks {
     Step *path;            // (trie->depth + 1) along a walk
     uint64_t *scratch;     // (words) zero
     size_t bytes;          // of memory, about
-    size_t n_read;         // nodes of the trie that locals took
-    size_t n_walked;       // and those that were read behind exits
+    size_t work;           // nodes of the trie that were read, and what takes as long as so many
+    size_t work_end;       // masks_work where parts of a mask are left out,
+    bool is_cut;           // and that some were
     size_t n_behind;       // locals behind exits that the mask being found took
     size_t most_read;      // nodes behind exits that are read rather than kept as a local
+    size_t most_work;      // of the first attempt to find a mask by its parts
 } Masks;
 
 // False: exit code 3 (locals_find alone: it is too ambiguous), 5 or 130. *local is borrowed until
@@ -111,9 +113,10 @@ size_t exits_work(const Masks *masks, const Local *local, uint32_t low, uint32_t
 bool exits_walk(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
                 uint64_t *mask, Error *error);
 
-// Adds the tokens of any trie that may come behind this state. False: as above.
-bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, uint64_t *mask,
-                Error *error);
+// Adds the tokens of any trie that may come behind this state, as far as *work goes, in nodes of
+// the trie; the rest of it stays. False: as above; 3 where it does not suffice, too.
+bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, size_t *work,
+                uint64_t *mask, Error *error);
 
 // ---- mask.c ----
 
@@ -124,9 +127,19 @@ void masks_free(Masks *masks);
 // Borrowed until the next call. NULL: exit code 3, 5 or 130.
 const uint64_t *masks_of(Masks *masks, uint32_t state, Error *error);
 
-// Adds the tokens that may come behind places of one frame. False: exit code 3, 5 or 130.
+// What was done so far, as Masks.work: a place that is followed takes as long as a few nodes.
+#define WORK_OF_PLACE 4
+size_t masks_work(const Masks *masks);
+
+// Adds the tokens that may come behind places of one frame; but see work_end. False: exit code 3, 5
+// or 130.
 bool masks_add_places(Masks *masks, const uint64_t *places, size_t count, uint64_t *mask,
                       Error *error);
+
+// The same of places of any frames, by reading the tokens from all at once; where those lead to too
+// many stacks, from half of them. *work as for masks_walk.
+bool masks_read_places(Masks *masks, const uint64_t *places, size_t count, size_t *work,
+                       uint64_t *mask, Error *error);
 
 // *more: of such places more of the stack than the frame may be asked about.
 bool masks_ask_more(Masks *masks, const uint64_t *places, size_t count, bool *more, Error *error);

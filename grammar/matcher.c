@@ -143,5 +143,6 @@ const uint64_t *matcher_mask(Matcher *m, Error *error) {
 
 bool matcher_mask_slowly(Matcher *m, const Trie *trie, uint64_t *mask, Error *error) {
     memset(mask, 0, mask_words(trie->n_tokens) * sizeof *mask);
-    return masks_walk(&m->automaton, trie, m->state, mask, error);
+    size_t work = SIZE_MAX;
+    return masks_walk(&m->automaton, trie, m->state, &work, mask, error);
 }

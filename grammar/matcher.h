@@ -63,7 +63,7 @@ typedef struct Matcher Matcher;
 Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error);
 void matcher_close(Matcher *matcher); // NULL is fine
 
-// Does ahead of time what makes the first mask at a place of the grammar slow, as far as some 30 ms
+// Does ahead of time what makes the first mask at a place of the grammar slow, as far as some 25 ms
 // go. Masks are the same without. False: exit code 5 or 130.
 bool matcher_prepare(Matcher *matcher, Error *error);
 

@@ -12,9 +12,8 @@
 
 #include <stdlib.h>
 
-// In nodes of the trie; a move and a place that is followed take as long as that of many. Some 30
-// ms.
-enum { MOST_WORK = 6 << 20, WORK_OF_MOVE = 64, WORK_OF_PLACE = 8 };
+// In nodes of the trie, some 25 ms; a move takes as long as that of a few.
+enum { MOST_WORK = 3 << 20, WORK_OF_MOVE = 8 };
 
 enum { KEPT_FRAMES = 3 };
 
@@ -31,13 +30,11 @@ typedef struct Search {
     ARRAY(Added) added;    // states whose sets are still to be added
     bool *returned;        // (nodes of the grammar) a frame of it was returned from
     uint64_t *mask;        // (words) that nobody reads
-    size_t moves;
     Error *error;
 } Search;
 
 static bool is_over(const Search *s) {
-    size_t places = s->masks->automaton->n_followed * WORK_OF_PLACE;
-    return s->masks->n_read + s->masks->n_walked + places + s->moves * WORK_OF_MOVE > MOST_WORK;
+    return masks_work(s->masks) > s->masks->work_end;
 }
 
 static bool is_known(Search *s, uint32_t state, bool *known) {
@@ -139,7 +136,7 @@ static bool try_bytes(Search *s, uint32_t state) {
     bool good = places && (!count || masks_move(m, places, count, FRAME_BOTTOM, &bottom, s->error));
     for (size_t class = 0; good && count && class < m->grammar->n_classes && !is_over(s);
          class ++) {
-        s->moves++;
+        s->masks->work += WORK_OF_MOVE;
         good = automaton_move(m, bottom, m->byte_of[class], &to, s->error) &&
                add_sets(s, to, (uint32_t)(places[0] >> 32));
     }
@@ -154,6 +151,7 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     s.mask = calloc(mask_words(k->trie->n_tokens), sizeof *s.mask);
     bool good = (s.returned && s.mask) ||
                 error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
+    k->work_end = masks_work(k) + MOST_WORK;
     good = good && add_sets(&s, start, FRAME_BOTTOM);
     size_t first = 0, again = 0;
     while (good && !is_over(&s) && (first < s.todo.count || again < s.again.count))

@@ -255,7 +255,7 @@ static void make_words(Words *w, uint64_t seed) {
 
 // How much of grammar/mask.c the grammars reach.
 typedef struct Seen {
-    size_t masks, refused, behind, leaves, ambiguous, larger;
+    size_t masks, refused, behind, leaves, ambiguous, larger, read;
 } Seen;
 
 static void count_seen(const Masks *k, Seen *seen) {
@@ -279,6 +279,7 @@ static bool check_mask(Masks *k, const Plain *p, const Words *w, uint32_t *state
     seen->refused += !mask;
     if (!mask) return false;
     seen->masks++;
+    seen->read += k->is_cut;
     size_t n_allowed = 0, chosen = 0;
     for (size_t i = 0; i < w->count; i++) {
         static Reached behind;
@@ -299,7 +300,7 @@ static bool check_mask(Masks *k, const Plain *p, const Words *w, uint32_t *state
 
 static void check_text(const Grammar *g, const Plain *p, int start, const Words *w, uint64_t seed,
                        const char *text, Seen *seen) {
-    static const size_t READ[] = {0, 5, 400};
+    static const size_t READ[] = {0, 5, 400}, WORK[] = {0, 4, 30, 200};
     Automaton m;
     Masks k;
     Error error = {0};
@@ -309,6 +310,7 @@ static void check_text(const Grammar *g, const Plain *p, int start, const Words 
     reach(p, &at, start);
     CHECK(automaton_open(&m, g, NULL, &error) && masks_open(&k, &m, &w->trie, &error));
     k.most_read = READ[seed % 3];
+    if (seed % 5 < 4 && WORK[seed % 5]) k.most_work = WORK[seed % 5];
     CHECK(automaton_start(&m, &state, &error), "%s", error.message);
     if (seed % 2) CHECK(masks_prepare(&k, state, &error), "%s", error.message);
     for (int step = 0; step < 20; step++)
@@ -354,8 +356,9 @@ Test(mask_counts, are_those_of_a_grammar_written_out) {
     }
     trie_close(&w.trie);
     printf("%zu masks, %zu refused; locals: %zu behind others, %zu that are left, %zu of more "
-           "frames, %zu too ambiguous\n",
-           seen.masks, seen.refused, seen.behind, seen.leaves, seen.larger, seen.ambiguous);
+           "frames, %zu too ambiguous; %zu masks read from all stacks at once\n",
+           seen.masks, seen.refused, seen.behind, seen.leaves, seen.larger, seen.ambiguous,
+           seen.read);
     CHECK(seen.masks > 2000 && seen.refused < 100 && seen.behind > 100 && seen.leaves > 100 &&
-          seen.larger > 100);
+          seen.larger > 100 && seen.read > 100);
 }

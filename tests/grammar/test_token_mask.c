@@ -245,18 +245,71 @@ Test(token_mask, passes_over_what_leads_back_and_what_was_prepared) {
         CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w.trie, &error) &&
               automaton_start(&m, &state, &error));
         if (prepared) CHECK(masks_prepare(&k, state, &error), "%s", error.message);
-        size_t before = k.n_read;
+        size_t before = k.locals.count;
         for (const char *c = "{\""; *c; c++)
             CHECK(automaton_move(&m, state, (uint8_t)*c, &state, &error));
         const uint64_t *mask = masks_of(&k, state, &error);
         CHECK(mask, "%s", error.message);
         for (size_t i = 0; i < w.count; i++)
             CHECK(has_bit(mask, i), "token %zu", i);
-        CHECK(prepared ? k.n_read == before && before : k.n_read > 0 && k.n_read < 100,
-              "%zu of %zu nodes", k.n_read - before, w.trie.n_nodes);
+        CHECK(prepared ? k.locals.count == before && before : masks_work(&k) < 600,
+              "work of %zu nodes, the trie has %zu", masks_work(&k), w.trie.n_nodes);
         masks_free(&k);
         automaton_free(&m);
     }
+    grammar_close(grammar);
+    free_words(&w);
+}
+
+// Tokens lead to more stacks than are allowed, so that they are read from half of them, and again.
+// The frames of the alternatives around the many stacks are older or newer than most.
+Test(token_mask, read_from_half_the_stacks_is_that_of_all) {
+    enum { LEVELS = 30, TOKENS = 64 };
+    Error error = {0};
+    Words w = {.count = TOKENS, .tokens = calloc(TOKENS, sizeof *w.tokens)};
+    for (size_t i = 0; i < TOKENS; i++) { // "", "a" .. "aaaaaaaaaaaaaaa", "x", "ax", ...
+        char *bytes = malloc(17);
+        memset(bytes, 'a', 16);
+        bytes[i % 16] = (char)('w' + i / 16);
+        w.tokens[i] = (TextSpan){bytes, i % 16 + (i >= 16)};
+    }
+    CHECK(trie_open(&w.trie, w.tokens, w.count, NULL), "no trie");
+    char text[600] = "root ::= \"a\"{1,999} \"x\" | ", *end = text + strlen(text);
+    for (int i = 0; i < LEVELS; i++)
+        *end++ = '(';
+    end += snprintf(end, 20, "\"a\"");
+    for (int i = 0; i < LEVELS; i++)
+        end += snprintf(end, 20, "){2,3}");
+    snprintf(end, 50, " | \"a\"{1,999} \"y\" | \"a\"* \"z\"");
+    Grammar *grammar = grammar_parse(text, strlen(text), &error);
+    CHECK(grammar, "%s", error.message);
+    Automaton m;
+    Masks k;
+    uint32_t state;
+    CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w.trie, &error) &&
+          automaton_start(&m, &state, &error));
+    k.most_work = SIZE_MAX / 2; // by parts alone
+    uint64_t *read = calloc(mask_words(TOKENS), sizeof *read);
+    int halved = 0;
+    for (int i = 0; automaton_move(&m, state, 'a', &state, &error); i++) {
+        if (i % 4) continue;
+        const uint64_t *mask = masks_of(&k, state, &error);
+        size_t count, work = SIZE_MAX / 2;
+        uint64_t *places = masks_places(&m, state, &count, &error);
+        memset(read, 0, mask_words(TOKENS) * sizeof *read);
+        Error refused = {0};
+        halved += !masks_walk(&m, &w.trie, state, &work, read, &refused);
+        memset(read, 0, mask_words(TOKENS) * sizeof *read);
+        CHECK(mask && places && masks_read_places(&k, places, count, &work, read, &error), "%s",
+              error.message);
+        CHECK(!memcmp(mask, read, mask_words(TOKENS) * sizeof *read), "behind %d bytes", i);
+        free(places);
+    }
+    CHECK(strstr(error.message, "1024 stacks") && halved > 2, "%s; %d halved", error.message,
+          halved);
+    free(read);
+    masks_free(&k);
+    automaton_free(&m);
     grammar_close(grammar);
     free_words(&w);
 }

@@ -2,7 +2,7 @@
 //
 //     mask_time TOKENIZER GRAMMAR TEXT [unprepared]
 //
-// The grammar is GBNF, or a JSON schema where its name ends in .json.
+// The grammar is GBNF, or a JSON schema where its name ends in .json. mask_times.py makes both.
 //
 // Prints the trie's size and time, that of matcher_prepare, the first mask's, and of the others the
 // median, the 99th percentile, the largest, the mean, in microseconds, and which took more than 50.
