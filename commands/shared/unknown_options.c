@@ -85,6 +85,8 @@ static const ForeignOption FOREIGN[] = {
     {"-dt|--defrag-thold", 0, FOREIGN_VALUE, "there is nothing to switch"},
     {"-gan|--grp-attn-n|-gaw|--grp-attn-w|-ns|--sequences|--override-kv|--prefill-response",
      EVERYWHERE, FOREIGN_VALUE, "limpid does not have that"},
+    {"--prefill-assistant|--no-prefill-assistant", EVERYWHERE, FOREIGN_FLAG,
+     "limpid does not have that"},
     {"-cmoe|--cpu-moe", 0, FOREIGN_FLAG, "limpid has no mixtures of experts"},
     {"-sm|--split-mode|-ts|--tensor-split|-mg|--main-gpu|-ot|--override-tensor|-ncmoe|--n-cpu-moe|"
      "--numa",

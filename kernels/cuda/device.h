@@ -181,8 +181,26 @@ void chain_run(Device *device);
 // captured.
 void upload_now(Device *device, void *to, const void *from_host, size_t bytes);
 
-// Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
-// write may overlap: it starts before the one before it has ended.
+// Every kernel starts here. `attribute`: NULL, or of the launch. `memory`: bytes of shared memory
+// that launched_memory gives it.
+template <class... Wanted, class... Given>
+void launch_with(Device *device, const char *name, void (*kernel)(Wanted...), dim3 grid,
+                 unsigned threads, size_t memory, cudaLaunchAttribute *attribute,
+                 Given... arguments) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = memory;
+    config.stream = device->stream;
+    config.attrs = attribute;
+    config.numAttrs = attribute != NULL;
+    launch_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
+                 name, grid, threads);
+    if (device->switches.sync) launch_wait(device, name, grid, threads);
+}
+
+// One that calls wait_for_earlier_kernels before it touches what others write may overlap: it
+// starts before the one before it has ended.
 template <class... Wanted, class... Given>
 void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Wanted...), dim3 grid,
             unsigned threads, Given... arguments) {
@@ -195,15 +213,8 @@ void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Want
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(threads);
-    config.stream = device->stream;
-    config.attrs = &attribute;
-    config.numAttrs = overlaps && device->programmatic;
-    launch_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
-                 name, grid, threads);
-    if (device->switches.sync) launch_wait(device, name, grid, threads);
+    launch_with(device, name, kernel, grid, threads, 0,
+                overlaps && device->programmatic ? &attribute : NULL, arguments...);
 }
 #define LAUNCH(device, kernel, grid, threads, ...)                                                 \
     launch(device, #kernel, false, kernel, grid, threads, __VA_ARGS__)
@@ -211,8 +222,7 @@ void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Want
     launch(device, #kernel, true, kernel, grid, threads, __VA_ARGS__)
 
 // A kernel whose blocks wait for each other (persistent/persistent.cu): all of them run at once, or
-// the launch fails. `memory`: bytes of shared memory that launched_memory gives it; the driver is
-// told before a capture.
+// the launch fails. The driver is told of its memory before a capture.
 template <class... Wanted, class... Given>
 void launch_cooperative(Device *device, const char *name, void (*kernel)(Wanted...), dim3 grid,
                         unsigned threads, size_t memory, Given... arguments) {
@@ -228,16 +238,7 @@ void launch_cooperative(Device *device, const char *name, void (*kernel)(Wanted.
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeCooperative;
     attribute.val.cooperative = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = memory;
-    config.stream = device->stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    launch_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
-                 name, grid, threads);
-    if (device->switches.sync) launch_wait(device, name, grid, threads);
+    launch_with(device, name, kernel, grid, threads, memory, &attribute, arguments...);
 }
 #define LAUNCH_COOPERATIVE(device, kernel, grid, threads, memory, ...)                             \
     launch_cooperative(device, #kernel, kernel, grid, threads, memory, __VA_ARGS__)

@@ -1,9 +1,9 @@
 // A chain of steps that one launch of a persistent kernel does: what one row of x goes through
 // between its embedding and its logits. Each block of the launch has a processor to itself and
-// keeps it for the whole chain; between two steps the blocks meet (persistent.cu). So weights need
-// not wait for the end of a kernel: every warp asks for its next ones as long as there is room in
-// its ring (ring.h), far beyond the step at hand, and they arrive while blocks wait for each other
-// and while x is made ready.
+// keeps it for the whole chain; between two steps is a grid barrier (persistent.cu). So weights
+// need not wait for the end of a kernel: every warp asks for its next ones as long as there is room
+// in its ring (ring.h), far beyond the step at hand, and they arrive while blocks wait for each
+// other and while x is made ready.
 //
 //   step     q k v | attention | o | gate up | down | q k v | ..
 //   weights  ==============================================>  as memory delivers them
@@ -43,7 +43,7 @@ struct Chain {
     int count;
     unsigned ring_bytes;  // of each warp
     unsigned piece_bytes; // of a piece at most, as it is copied
-    unsigned *arrived;    // at the meetings of this chain; 0 between launches
+    unsigned *arrived;    // at the grid barriers; 0 between launches
 };
 
 // All steps of a chain meet x in one form. false: there is no kernel for that one.

@@ -1,4 +1,4 @@
-// The persistent kernel: the steps of a chain, one after another, by blocks that meet between them.
+// The persistent kernel: the steps of a chain, one after another, with a grid barrier between them.
 //
 // What a step computes is what the kernels of project_one.cu, project_few.cu and attention.cu
 // compute, added in the same order: the same functions do it, but for weights that lie in shared
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void load_step(M &memory, const Chain &chain, 
 // The weights of a norm are no kernel's output: those of the next step are copied while this one is
 // multiplied, and the step is told that they are there.
 template <class M>
-static __device__ __forceinline__ void find_norm_in_memory(M &memory, const Chain &chain, int i) {
+static __device__ __forceinline__ void use_loaded_norm(M &memory, const Chain &chain, int i) {
     if (threadIdx.x || i >= chain.count) return;
     Step &step = memory.window[i % WINDOW];
     if (step.kind == STEP_PROJECT && step.project.norm_weight)
@@ -54,15 +54,16 @@ static __device__ __forceinline__ void load_norm(M &memory, const Chain &chain, 
         copy_async(memory.norm_weight + j, step.project.norm_weight + j, true);
 }
 
-// ---- where blocks meet ----
+// ---- the grid barrier ----
 
-// Half a minute or so: then a block is lost, and the launch shall fail and not hang.
+// A poll takes 0.15 us at least (docs/gpu.md), so ten seconds or more: then a block is lost, and the
+// launch shall fail and not hang.
 enum { MOST_POLLS = 1 << 26 };
 
 // All threads of all blocks come here before step i: each sees afterwards what all of them have
 // written in the steps before. `meanwhile`: what a block does while it waits.
 template <class Meanwhile>
-static __device__ __forceinline__ void meet(const Chain &chain, int i, const Meanwhile &meanwhile) {
+static __device__ __forceinline__ void grid_barrier(const Chain &chain, int i, const Meanwhile &meanwhile) {
     __syncthreads();
     if (i && !threadIdx.x) arrive_and_go(chain.arrived);
     meanwhile();
@@ -234,7 +235,7 @@ static __device__ __forceinline__ void begin_chain(M &memory, const Chain &chain
     wait_for_copies();
     __syncthreads();
     for (int i = 0; i + 1 < WINDOW; i++)
-        find_norm_in_memory(memory, chain, i);
+        use_loaded_norm(memory, chain, i);
     load_norm(memory, chain, 0);
 }
 
@@ -250,9 +251,9 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, 1) persistent_kernel(C
     for (int i = 0; i < chain.count; i++) {
         // While step i - 1 was done, step i + WINDOW - 2 was copied, and the norm of this one.
         wait_for_copies();
-        meet(chain, i, [&] {
+        grid_barrier(chain, i, [&] {
             int last = i + WINDOW - 2;
-            if (i) find_norm_in_memory(memory, chain, last);
+            if (i) use_loaded_norm(memory, chain, last);
             own.known = last + 1 < chain.count ? last + 1 : chain.count;
             own.ring.fill(memory.window, own.known);
         });
