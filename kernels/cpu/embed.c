@@ -26,7 +26,6 @@ static int plane_element(const uint8_t *plane, int bits, int r, int i) {
 // Element `i` (0 .. 31) of lane r of a cell, centred.
 static int cell_element(const uint8_t *planes, const PanelFormat *format, int r, int i) {
     int low = format->low_bits, high = format->high_bits;
-    if (low == 8) return (int8_t)planes[i / 2 * 32 + 2 * r + i % 2];
     int element = plane_element(planes, low, r, i);
     // The planes of `low` bits take 64 bytes for each bit; the plane of the high bits follows them.
     if (high) element |= plane_element(planes + low * 64, high, r, i) << low;

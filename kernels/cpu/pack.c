@@ -83,11 +83,6 @@ static void pack_planes(uint8_t *planes, const PanelFormat *format, const int8_t
         uint8_t stored[CELL_COLS];
         for (int i = 0; i < CELL_COLS; i++)
             stored[i] = (uint8_t)(q[i] + format->centre);
-        if (low == 8) {
-            for (int j = 0; j < CELL_COLS / 2; j++)
-                memcpy(planes + 32 * j + 2 * r, stored + 2 * j, 2);
-            continue;
-        }
         pack_plane(planes, r, stored, low, 0);
         if (high) pack_plane(planes + low * 64, r, stored, high, low);
     }

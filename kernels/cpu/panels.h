@@ -15,23 +15,21 @@
 // This order makes one stream of rising addresses. Scales in a separate stream of the same page
 // cost half of the bandwidth on Zen 4.
 //
-// The planes of a cell. Q8 stores 32 bytes for each of 16 "word vectors" j: byte 2r + p of vector j
-// is column 2j + p of row r. i32_dot multiplies it with two neighbouring activations.
-//
-// Smaller elements are split into bit planes of 4, 2 and 1 bits. A plane consists of vectors of 64
-// bytes, four bytes for each row. A byte of a plane of b bits has 8/b fields; field f of all planes
-// makes the element:
+// The elements of a cell are stored as unsigned numbers, by the addition of a centre where they
+// have a sign (Q4_0: 0 .. 15, Q8_0: 0 .. 255), and are split into planes of 8, 4, 2 and 1 bits. A
+// plane consists of vectors of 64 bytes, four bytes for each row. A byte of a plane of b bits has
+// 8/b fields; field f of all planes makes the element:
 //
 //     byte 4r + i:   | f = 8/b - 1 | ... | f = 1 | f = 0 |   f = 8/b and up: the next 64 bytes
 //     field f of it: column 8 (f / 2) + 2 (f % 2) + (0, 4, 1, 5)[i] of row r,   f = 0 .. 7
 //
-// A shift and a mask give "byte vector" f: 64 elements to be multiplied with bytes (the digits of
-// the activations), or one half of each 16-bit word, which widened is word vector j of Q8. Elements
-// are stored uncentred (Q4_0: 0 .. 15), those of Q8 signed.
+// A shift and a mask (neither for 8 bits) give "byte vector" f: 64 elements to be multiplied with
+// bytes (the digits of the activations). The lower and the upper bytes of its 16-bit words are two
+// "word vectors", columns 2j and 2j + 1 of 16 rows each, to be multiplied with int16.
 //
 //     type     planes     bytes   scales of a cell, 16 rows each          packed / stored
-//     Q8_0     bytes      512     d: half                                 1.00
-//     Q8_GROUP bytes      512     float                                   1.06 at groups of 64
+//     Q8_0     8          512     d: half                                 1.00
+//     Q8_GROUP 8          512     float                                   1.06 at groups of 64
 //     Q4_0     4          256     d: half                                 1.00
 //     Q4_1     4          256     d, m: half                              1.00
 //     Q5_0     4 1        320     d: half                                 1.00
@@ -58,9 +56,9 @@ typedef struct PanelFormat {
     uint8_t scale_bytes;  // of a cell
     uint8_t header_bytes; // of a superblock: d, dmin
     uint8_t high_bits;    // of the second plane: 0, 1 or 2
-    uint8_t low_bits;     // of the first plane: 8 (bytes), 4 or 2; float types: bytes per element
+    uint8_t low_bits;     // of the first plane: 8, 4 or 2; float types: bytes per element
     uint8_t groups;       // scale groups per cell: 1 of 32 or 2 of 16
-    int8_t centre;        // element = stored - centre
+    uint8_t centre;       // element = stored - centre; a power of two, or 0
     bool affine;          // element * s + m
 } PanelFormat;
 
@@ -70,8 +68,8 @@ static inline PanelFormat panel_format(DType dtype) {
     case DTYPE_F32: return (PanelFormat){0, 0, 0, 0, 4, 0, 0, false};
     case DTYPE_F16:
     case DTYPE_BF16: return (PanelFormat){0, 0, 0, 0, 2, 0, 0, false};
-    case DTYPE_Q8_0: return (PanelFormat){512, 32, 0, 0, 8, 1, 0, false};
-    case DTYPE_Q8_GROUP: return (PanelFormat){512, 64, 0, 0, 8, 1, 0, false};
+    case DTYPE_Q8_0: return (PanelFormat){512, 32, 0, 0, 8, 1, 128, false};
+    case DTYPE_Q8_GROUP: return (PanelFormat){512, 64, 0, 0, 8, 1, 128, false};
     case DTYPE_Q4_0: return (PanelFormat){256, 32, 0, 0, 4, 1, 8, false};
     case DTYPE_Q4_1: return (PanelFormat){256, 64, 0, 0, 4, 1, 0, true};
     case DTYPE_Q5_0: return (PanelFormat){320, 32, 0, 1, 4, 1, 16, false};

@@ -48,27 +48,20 @@
 ALWAYS_INLINE I16x32 plane_field(const uint8_t *plane, int bits, int f, int to) {
     int per_byte = 8 / bits, at = f % per_byte * bits, mask = ((1 << bits) - 1) << to;
     I16x32 words = i16_load(plane + 64 * (f / per_byte));
+    if (bits == 8) return words;
     if (at > to) words = i16_shift_right(words, at - to);
     if (at < to) words = i16_shift_left(words, to - at);
     return i16_and(words, i16_set((int16_t)(mask << 8 | mask)));
 }
 
-// Byte vector f: four columns of the cell's 16 rows, uncentred. Q8 becomes 0 .. 255.
+// Byte vector f: four columns of the cell's 16 rows, uncentred.
 ALWAYS_INLINE I16x32 cell_bytes(DType dtype, const uint8_t *planes, int f) {
     const PanelFormat format = panel_format(dtype);
     const int low_bits = format.low_bits, high_bits = format.high_bits;
-    if (low_bits < 8) {
-        // Both planes have their fields in the same order: low bits below high bits.
-        I16x32 elements = plane_field(planes, low_bits, f, 0);
-        if (!high_bits) return elements;
-        return i16_or(elements, plane_field(planes + 64 * low_bits, high_bits, f, low_bits));
-    }
-    // Q8 is stored in word vectors: `two` has columns c, c+1 and `next` c+4, c+5. Interleaved they
-    // give the byte order c, c+4, c+1, c+5 of the other types; + 128 makes the bytes unsigned.
-    const uint8_t *two = planes + 32 * (f / 2 * 4 + f % 2), *next = two + 32 * 2;
-    I16x32 low = i16_sub(i16_from_i8(two), i16_set(-128));
-    I16x32 high = i16_sub(i16_from_i8(next), i16_set(-128));
-    return i16_or(low, i16_shift_left(high, 8));
+    // Both planes have their fields in the same order: low bits below high bits.
+    I16x32 elements = plane_field(planes, low_bits, f, 0);
+    if (!high_bits) return elements;
+    return i16_or(elements, plane_field(planes + 64 * low_bits, high_bits, f, low_bits));
 }
 
 // Word vectors j and j + 2, j = word_of(f): columns 2j, 2j + 1 and 2j + 4, 2j + 5 of the cell's 16
@@ -82,19 +75,10 @@ ALWAYS_INLINE int word_of(int f) {
 }
 
 ALWAYS_INLINE WordPair cell_words(DType dtype, const uint8_t *planes, int f) {
-    if (panel_format(dtype).low_bits == 8) {
-        const uint8_t *low = planes + 32 * word_of(f);
-        return (WordPair){i16_from_i8(low), i16_from_i8(low + 32 * 2)};
-    }
     //    bytes of a row, field f:   0    1     2     3       c = 8 (f / 2) + 2 (f % 2)
     //    columns:                   c    c+4   c+1   c+5     lower halves c, c+1; upper c+4, c+5
     I16x32 bytes = cell_bytes(dtype, planes, f);
     return (WordPair){i16_and(bytes, i16_set(0xff)), i16_shift_right(bytes, 8)};
-}
-
-// element = byte - byte_centre
-ALWAYS_INLINE int byte_centre(const PanelFormat *format) {
-    return format->low_bits == 8 ? 128 : format->centre;
 }
 
 // Byte vectors of a group of which byte sums hold the products; 0: of none.

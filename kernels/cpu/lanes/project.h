@@ -30,12 +30,11 @@ ALWAYS_INLINE bool takes_direct(const DType dtype, const int n) {
 #endif
 }
 
-// What a block of n rows is multiplied as by project_direct.c; quads: a8. One row of Q8 is widened
-// to words faster than its bytes are put into the order of quads.
+// What a block of n rows is multiplied as by project_direct.c; quads: a8.
 ALWAYS_INLINE InputForm input_form(const DType dtype, const int n, const bool quads) {
-    const bool is_q8 = panel_format(dtype).low_bits == 8;
-    if (quads && byte_run(dtype) && !(is_q8 && n == 1)) return INPUT_QUADS;
-    return !quads && !is_q8 && n <= DIGIT_ROWS ? INPUT_DIGITS : INPUT_WORDS;
+    if (!byte_run(dtype)) return INPUT_WORDS;
+    if (quads) return INPUT_QUADS;
+    return n <= DIGIT_ROWS ? INPUT_DIGITS : INPUT_WORDS;
 }
 
 void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x, size_t cols,

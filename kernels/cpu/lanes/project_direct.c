@@ -137,12 +137,12 @@ ALWAYS_INLINE void dot_quads(CellSums isum, const DType dtype, const int n, cons
 
 // acc[t] gets group g of a cell: its integers times the scales of both sides and, in affine types,
 // m times the inputs' sum. scales (n, 4) and sums (n, 3) are the cell's.
-ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const int groups,
-                             const int g, const PanelFormat *format, const int centre,
-                             const CellScales *w, const float *scales, const int32_t *sums) {
+ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const int g,
+                             const PanelFormat *format, const CellScales *w, const float *scales,
+                             const int32_t *sums) {
+    const int groups = format->groups, centre = format->centre;
     // sum (q - centre) z = sum q z - centre * sum z: one subtraction for a group instead of one for
-    // each vector of elements, and the integer is the same. A shift multiplies: all centres are
-    // powers of two.
+    // each vector of elements, and the integer is the same. A shift multiplies.
     const int32_t *sum_z = sums + (groups == 1 ? 0 : 1 + g);
     // scales[1 ..] are d * sum z of the cell and of its halves.
     const float *offsets = scales + (groups == 1 ? 1 : 2 + g);
@@ -161,7 +161,6 @@ SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form,
                            const uint8_t *panel, size_t n_cells, const InputBlock *x) {
     const PanelFormat format = panel_format(dtype);
     const int groups = format.groups;
-    const int centre = form == INPUT_WORDS ? format.centre : byte_centre(&format);
     const float *scales = x->scales;
     F32x16 total[MAX_BLOCK_ROWS];
     UNROLL(8)
@@ -183,8 +182,7 @@ SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form,
             CellScales w = cell_scales(dtype, &superblock, c);
             UNROLL(2)
             for (int g = 0; g < groups; g++)
-                add_group(total, isum[g], n, groups, g, &format, centre, &w, scales,
-                          x->sums + 3 * at);
+                add_group(total, isum[g], n, g, &format, &w, scales, x->sums + 3 * at);
         }
         panel += superblock_bytes(&format, superblock.n_cells);
     }
@@ -204,10 +202,6 @@ ALWAYS_INLINE I32x16 plane_element(const uint8_t *plane, int bits, int f, int by
 ALWAYS_INLINE I32x16 cell_column(const DType dtype, const uint8_t *planes, int column) {
     const PanelFormat format = panel_format(dtype);
     const int low = format.low_bits, high = format.high_bits;
-    if (low == 8) {
-        I16x32 two = i16_from_i8(planes + column / 2 * 32);
-        return column % 2 ? i16_odd(two) : i16_even(two);
-    }
     // panels.h, read backwards: which field, and which of a row's four bytes, holds this column.
     const int f = column / 8 * 2 + column % 4 / 2, byte = column % 2 * 2 + column % 8 / 4;
     I32x16 q = plane_element(planes, low, f, byte);

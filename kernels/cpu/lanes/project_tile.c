@@ -81,7 +81,7 @@ ALWAYS_INLINE F32x16 add_unpacked_outliers(F32x16 acc, const DType dtype, const 
             words = w.words + (column / 8 * 2 + column % 4 / 2) * 32;
             int at = (int)(column % 2 * 2 + column % 8 / 4);
             q = i32_bits(i32_load((const int32_t *)(const void *)words), 8 * at, 8);
-            q = i32_sub(q, i32_set(byte_centre(&format)));
+            q = i32_sub(q, i32_set(format.centre));
         } else {
             q = i32_pairs(i16_load(words), i16_pair(&one));
         }
@@ -176,7 +176,7 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
 SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked w, size_t n_cells,
                            const InputBlock *x) {
     const PanelFormat format = panel_format(dtype);
-    const int groups = format.groups, run = byte_run(dtype), centre = byte_centre(&format);
+    const int groups = format.groups, run = byte_run(dtype), centre = format.centre;
     const int32_t *quads = x->quads, *sum_z = x->sums;
     const float *scales = x->scales, *w_scales = w.scales;
     F32x16 sum[MAX_BLOCK_ROWS];
@@ -204,7 +204,7 @@ SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked
                     isum[t] = first ? i32_add(isum[t], total) : total;
                 }
             }
-            // All centres are powers of two, so a shift multiplies.
+            // A shift multiplies.
             const int32_t *of_group = sum_z + (groups == 1 ? 0 : 1 + g);
             UNROLL(8)
             for (int t = 0; t < n && centre; t++)
