@@ -42,6 +42,19 @@
     default: break;                                                                                \
     }
 
+// How far ahead of a stream its bytes are asked for. Hardware prefetchers are not enough: of 16
+// GB/s that memory gives a Sapphire Rapids core, one row of Q8_0 reads 10 without this and 14 with
+// it; of 41 GB/s of a Zen 5 one row of F16 38 and 41, four rows 15 and 24. 2 to 8 KB do the same.
+// What lies past the last panel is asked for in vain.
+enum { PREFETCH_AHEAD = 4096 };
+
+// Every line of `bytes` from p on, which is `ahead` behind what is read now.
+ALWAYS_INLINE void prefetch_lines(const uint8_t *p, size_t bytes, size_t ahead) {
+    UNROLL(16)
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(p + ahead + at);
+}
+
 // Field f of every byte of a plane of `bits` bits, moved to start at bit `to`.
 // x86 shifts 16-bit words but no single bytes. Bits of the upper byte that come into the lower one
 // are masked off with the rest.
@@ -111,6 +124,16 @@ ALWAYS_INLINE Superblock superblock_open(DType dtype, const uint8_t *bytes, size
     superblock.d = has_d ? f32_from_half(halves) : f32_zero();
     superblock.dmin = has_dmin ? f32_from_half(halves + 16) : f32_zero();
     return superblock;
+}
+
+// The part of cell c in the stream, scales as well. A line that is left out costs a block of
+// several rows more than its products: the processor does not see far enough ahead to ask for it in
+// time.
+ALWAYS_INLINE void prefetch_cell(const DType dtype, const Superblock *superblock, size_t c,
+                                 size_t ahead) {
+    const PanelFormat format = panel_format(dtype);
+    const size_t bytes = superblock_bytes(&format, SUPERBLOCK_CELLS) / SUPERBLOCK_CELLS;
+    prefetch_lines(superblock->bytes + c * bytes, bytes, ahead);
 }
 
 // s and m of each scale group of a cell; precision.h says what they are in each type.

@@ -6,28 +6,29 @@
 // Rows of a block: what the registers hold beside a sum for each, without moving sums to memory and
 // back. More do not help: reading weights is hidden from 6 on.
 //
-// DIRECT_ROWS: calls of up to so many rows take panels as they are packed, those of types of fewer
-// than 8 bits up to NIBBLE_ROWS. DIGIT_ROWS: blocks of up to so many rows of which two digits each
-// stay in registers.
+// Calls of up to so many rows take panels as they are packed, the least that holds for a type:
+// DIRECT_ROWS, NIBBLE_ROWS of fewer than 8 bits, TWO_PLANE_ROWS of two planes, which take more
+// instructions to unpack, and TWO_GROUP_ROWS of two groups in a cell, which are more sums to join.
+// Measured with matrices that no cache holds; more rows pay for unpacking a panel to memory once.
+//
+// DIGIT_ROWS: blocks of up to so many rows of which two digits each stay in registers.
 #if defined(ISA_avx512)
-enum { BLOCK_ROWS = 8, DIRECT_ROWS = 64, NIBBLE_ROWS = 64, DIGIT_ROWS = 8 };
+enum { BLOCK_ROWS = 8, DIGIT_ROWS = 8 };
+enum { DIRECT_ROWS = 64, NIBBLE_ROWS = 64, TWO_PLANE_ROWS = 64, TWO_GROUP_ROWS = 32 };
 #elif defined(ISA_avx2)
-enum { BLOCK_ROWS = 6, DIRECT_ROWS = 48, NIBBLE_ROWS = 24, DIGIT_ROWS = 2 };
+enum { BLOCK_ROWS = 6, DIGIT_ROWS = 2 };
+enum { DIRECT_ROWS = 48, NIBBLE_ROWS = 24, TWO_PLANE_ROWS = 16, TWO_GROUP_ROWS = 24 };
 #else
-enum { BLOCK_ROWS = 4, DIRECT_ROWS = 8, NIBBLE_ROWS = 8, DIGIT_ROWS = 8 };
+enum { BLOCK_ROWS = 4, DIGIT_ROWS = 8 };
+enum { DIRECT_ROWS = 8, NIBBLE_ROWS = 8, TWO_PLANE_ROWS = 4, TWO_GROUP_ROWS = 8 };
 #endif
 
-// Whether a call of n rows is multiplied straight from the packed panels. Unpacking a panel once
-// and reading it again pays from more rows on; earlier where unpacking takes more instructions (two
-// planes), or where the direct way has more sums to join (two groups in a cell).
+// Whether a call of n rows is multiplied straight from the packed panels.
 ALWAYS_INLINE bool takes_direct(const DType dtype, const int n) {
     const PanelFormat format = panel_format(dtype);
-    const int most = format.low_bits == 8 ? DIRECT_ROWS : NIBBLE_ROWS;
-#if defined(ISA_avx512)
-    return n <= (format.groups == 1 ? most : BLOCK_ROWS);
-#else
-    return n <= (!format.high_bits ? most : format.groups == 1 ? 4 : 3);
-#endif
+    return n <= DIRECT_ROWS && (format.low_bits == 8 || n <= NIBBLE_ROWS) &&
+           (!format.high_bits || n <= TWO_PLANE_ROWS) &&
+           (format.groups == 1 || n <= TWO_GROUP_ROWS);
 }
 
 // What a block of n rows is multiplied as by project_direct.c; quads: a8.

@@ -26,15 +26,11 @@
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
-// Prefetch distance in bytes. Hardware prefetchers are not enough everywhere: a Sapphire Rapids
-// core decodes Q8_0 at 10 GB/s without this and at 14 with it, of 16 that memory gives; 2 to 8 KB
-// do the same. The prefetches past the last panel are wasted.
-enum { PREFETCH_AHEAD = 4096 };
-
-ALWAYS_INLINE void prefetch_planes(const PanelFormat *format, const uint8_t *planes) {
-    UNROLL(8)
-    for (int line = 0; line < format->low_bits + format->high_bits; line++)
-        __builtin_prefetch(planes + PREFETCH_AHEAD + 64 * line);
+// Where several blocks take a panel one after the other, only the first meets lines that are not in
+// a cache; so the last one asks for the next panel meanwhile.
+static size_t prefetch_distance(const PanelWork *work, size_t block) {
+    bool again = work->n_blocks > 1 && block + 1 == work->n_blocks;
+    return again ? work->matrix->panel_bytes : PREFETCH_AHEAD;
 }
 
 // ---- the integers of a cell: isum[g][t] of scale group g and row t ----
@@ -156,9 +152,10 @@ ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const
     }
 }
 
-// acc[t] for the n rows of a block, n a constant.
+// acc[t] for the n rows of a block, n a constant. `ahead`: bytes from here to what comes next.
 SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form, const int n,
-                           const uint8_t *panel, size_t n_cells, const InputBlock *x) {
+                           const uint8_t *panel, size_t n_cells, const InputBlock *x,
+                           size_t ahead) {
     const PanelFormat format = panel_format(dtype);
     const int groups = format.groups;
     const float *scales = x->scales;
@@ -172,7 +169,7 @@ SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form,
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
             const size_t at = (cell + c) * (size_t)n;
             CellSums isum;
-            prefetch_planes(&format, planes);
+            prefetch_cell(dtype, &superblock, c, ahead);
             if (form == INPUT_QUADS)
                 dot_quads(isum, dtype, n, planes, groups, x->quads + 8 * at);
             else if (form == INPUT_DIGITS)
@@ -235,16 +232,17 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
 
 // One function for each type and size of block: a register cannot be indexed, so each size has sums
 // of its own. Sizes beyond BLOCK_ROWS are left out.
-typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputBlock *x);
+typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputBlock *x,
+                 size_t ahead);
 
 #define DOT(name, dtype, rows)                                                                     \
     static __attribute__((noinline)) void name(F32x16 *acc, const uint8_t *panel, size_t n_cells,  \
-                                               const InputBlock *x) {                              \
+                                               const InputBlock *x, size_t ahead) {                \
         if (rows > BLOCK_ROWS) return;                                                             \
         if (x->quads && input_form(dtype, rows, true) == INPUT_QUADS)                              \
-            dot_panel(acc, dtype, INPUT_QUADS, rows, panel, n_cells, x);                           \
+            dot_panel(acc, dtype, INPUT_QUADS, rows, panel, n_cells, x, ahead);                    \
         else                                                                                       \
-            dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x);        \
+            dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x, ahead); \
     }
 
 ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {
@@ -254,7 +252,7 @@ ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const Panel
     for (size_t p = work->first_panel; p < work->end_panel; p++) {
         for (size_t b = 0; b < work->n_blocks; b++) {
             const InputBlock *x = work->blocks + b;
-            dots[x->n](acc, panel, n_cells, x);
+            dots[x->n](acc, panel, n_cells, x, prefetch_distance(work, b));
             for (int t = 0; t < x->n; t++)
                 acc[t] = add_outliers(acc[t], dtype, panel, n_cells, x->outliers + t * OUTLIERS);
             store_rows(work, p, x, acc);

@@ -18,16 +18,6 @@ enum { CHAINS = 8 };
 enum { CHAINS = 4 };
 #endif
 
-// Prefetch distance in bytes. Out of memory, on one thread of a Zen 5 (41 GB/s at most): one row of
-// F16 reads 41 GB/s instead of 38 with it, four rows 24 instead of 15; AVX2, one row, 40 instead of
-// 32. 2 KB do less. F32 in the cache loses by it.
-enum { PREFETCH_AHEAD = 4096 };
-
-ALWAYS_INLINE void prefetch_lines(const uint8_t *w, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += 64)
-        __builtin_prefetch(w + PREFETCH_AHEAD + at);
-}
-
 // One column of sixteen rows, widened to float32: exact for both 16-bit types.
 ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
     switch (dtype) {
@@ -47,7 +37,7 @@ SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, cons
     for (int i = 0; i < width; i++)
         acc[i] = f32_zero();
     for (size_t k = 0; k < cols; k++, w += width * bytes) {
-        if (dtype != DTYPE_F32) prefetch_lines(w, (size_t)(width * bytes));
+        if (dtype != DTYPE_F32) prefetch_lines(w, (size_t)(width * bytes), PREFETCH_AHEAD);
         F32x16 xk = f32_set(x[k]);
         UNROLL(4)
         for (int i = 0; i < width; i++)
@@ -67,7 +57,7 @@ SPECIALISED void tile(F32x16 *acc, const DType dtype, const int n, const int wid
     for (int i = 0; i < width * n; i++)
         sum[i] = f32_zero();
     for (size_t k = 0; k < cols; k++, w += stride, x += n) {
-        if (fetch && dtype != DTYPE_F32) prefetch_lines(w, stride);
+        if (fetch && dtype != DTYPE_F32) prefetch_lines(w, stride, PREFETCH_AHEAD);
         UNROLL(4)
         for (int i = 0; i < width; i++) {
             F32x16 column = load_elements(dtype, w + i * bytes);

@@ -42,6 +42,7 @@ SPECIALISED void unpack_panel(const DType dtype, const bool bytes, Unpacked to,
         Superblock superblock = superblock_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < superblock.n_cells; c++) {
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
+            prefetch_cell(dtype, &superblock, c, PREFETCH_AHEAD);
             UNROLL(8)
             for (int f = 0; f < 8 && bytes; f++, to.words += 32)
                 i16_store(to.words, cell_bytes(dtype, planes, f));
