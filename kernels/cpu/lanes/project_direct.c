@@ -15,14 +15,14 @@
 // there are, its bits are the same, and those of project_tile.c. Outliers come last, one column of
 // a cell for each.
 //
-// Measured on Zen 5, one thread, a matrix in the cache (bench --projections), Gop/s of a16; 512
-// rows are project_tile.c's, and in brackets is what that gave 4 rows:
+// Measured on Zen 4, one thread, a matrix in the cache (bench --projections), Gop/s of a16; 512 rows
+// are project_tile.c's:
 //
-//                  1 row   2    4         8    512      AVX2:  1 row   2    4         8    512
-//     Q4_0          216   295  350 (226)  371  342              132   153  164 (133)  169  183
-//     Q5_0          186   261  333 (202)  353  350               89   108  136 (109)    -  182
-//     Q6_K          150   231  279 (189)  270  312               73    92    - (109)    -  169
-//     Q8_0          168   254  308 (194)  370  342              119   162  178 (131)  176  182
+//                  1 row   2    4    8   512      AVX2:  1 row   2    4    8   512
+//     Q4_0          138   176  181  187  185              100   117  140  142  154
+//     Q5_0          106   156  170  175  185               69    90  119  120  155
+//     Q6_K           89   128  150  149  171               59    77   88   88  122
+//     Q8_0          116   176  181  188  184               93   124  141  144  154
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
