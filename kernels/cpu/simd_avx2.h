@@ -218,11 +218,6 @@ static inline I16x32 i16_load(const void *p) {
 static inline void i16_store(void *p, I16x32 x) {
     i32_store(p, x);
 }
-static inline I16x32 i16_from_i8(const void *p) {
-    const __m128i *v = p;
-    return (I16x32){_mm256_cvtepi8_epi16(_mm_loadu_si128(v)),
-                    _mm256_cvtepi8_epi16(_mm_loadu_si128(v + 1))};
-}
 // 32 that fit. packs works in each half of a register by itself; the permutation puts the quarters
 // in order:
 //    packs:   a 0..3 | b 0..3 | a 4..7 | b 4..7      0xd8: quarters 0, 2, 1, 3

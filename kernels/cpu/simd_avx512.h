@@ -180,9 +180,6 @@ static inline I16x32 i16_load(const void *p) {
 static inline void i16_store(void *p, I16x32 x) {
     _mm512_storeu_si512(p, x);
 }
-static inline I16x32 i16_from_i8(const void *p) { // 32 bytes
-    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
-}
 // 32 that fit. packs takes a quarter of each in turn; the permutation puts those of `a` first.
 static inline I16x32 i16_from_i32(I32x16 a, I32x16 b) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),

@@ -261,11 +261,6 @@ static inline I16x32 i16_load(const void *p) {
 static inline void i16_store(void *p, I16x32 x) {
     i32_store(p, simd_as_i32(x));
 }
-static inline I16x32 i16_from_i8(const void *p) {
-    int8x16_t low = vld1q_s8(p), high = vld1q_s8((const int8_t *)p + 16);
-    return (I16x32){vmovl_s8(vget_low_s8(low)), vmovl_high_s8(low), vmovl_s8(vget_low_s8(high)),
-                    vmovl_high_s8(high)};
-}
 static inline int16x8_t simd_narrow(int32x4_t low, int32x4_t high) {
     return vcombine_s16(vmovn_s32(low), vmovn_s32(high));
 }

@@ -198,10 +198,6 @@ static inline I16x32 i16_load(const void *p) {
 static inline void i16_store(void *p, I16x32 x) {
     memcpy(p, x.v, sizeof x.v);
 }
-static inline I16x32 i16_from_i8(const void *p) {
-    const int8_t *bytes = p;
-    SIMD_LANES(I16x32, 32, bytes[i]);
-}
 static inline I16x32 i16_from_i32(I32x16 a, I32x16 b) {
     SIMD_LANES(I16x32, 32, (int16_t)(i < 16 ? a.v[i] : b.v[i - 16]));
 }
