@@ -115,7 +115,7 @@ static bool find_properties(Grammar *g, Error *error) {
 
 typedef struct Search {
     Grammar *grammar;
-    bool *seen;           // (n_nodes)
+    uint32_t rule, *seen; // (n_nodes) the last rule of which each was seen, + 1: rules share nodes
     ARRAY(uint32_t) todo; // nodes, then the path of rules
     ARRAY(uint32_t) calls;
     uint32_t *from; // (n_rules + 1) the calls of rule i: from[i] .. from[i + 1]
@@ -130,8 +130,8 @@ static bool push(Search *s, uint32_t value) {
 }
 
 static bool visit(Search *s, uint32_t node) {
-    if (s->seen[node]) return true;
-    s->seen[node] = true;
+    if (s->seen[node] == s->rule + 1) return true;
+    s->seen[node] = s->rule + 1;
     return push(s, node);
 }
 
@@ -199,6 +199,7 @@ static bool check_recursion(Grammar *g, Parsed *parsed, Error *error) {
     if (!good) error_set(error, ERROR_MEMORY, "no memory for a grammar");
     for (size_t i = 0; good && i < n_rules; i++) {
         s.from[i] = s.at[i] = (uint32_t)s.calls.count;
+        s.rule = (uint32_t)i;
         good = find_calls(&s, g->starts[i]);
     }
     if (good) s.from[n_rules] = (uint32_t)s.calls.count;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COPY_NODES = 64, COPY_ROUNDS = 16 };
+enum { COPY_NODES = 64, COPY_ROUNDS = 16, TABLE_SIZE = 2 * LIMIT_GRAMMAR_NODES };
 
 typedef struct Compiler {
     Grammar *grammar;
@@ -19,14 +19,54 @@ typedef struct Compiler {
     Error *error;
 } Compiler;
 
-bool grammar_add_node(Grammar *g, Node node, uint32_t *index, Error *error) {
-    if (g->nodes.count == LIMIT_GRAMMAR_NODES)
-        return error_set(error, ERROR_FILE, "the grammar is too large: more than %d nodes",
-                         LIMIT_GRAMMAR_NODES);
+// The limit is one of work, so it counts nodes that equal others as well.
+static bool count_node(Grammar *g, Error *error) {
+    return g->n_written++ < LIMIT_GRAMMAR_NODES ||
+           error_set(error, ERROR_FILE, "the grammar is too large: more than %d nodes",
+                     LIMIT_GRAMMAR_NODES);
+}
+
+static bool append_node(Grammar *g, Node node, uint32_t *index, Error *error) {
     if (!ARRAY_ROOM(&g->nodes, error)) return false;
     *index = (uint32_t)g->nodes.count;
     g->nodes.at[g->nodes.count++] = node;
     return true;
+}
+
+static size_t hash_node(const Grammar *g, const Node *n) {
+    uint32_t hash = keyed_hash_pair(&g->key, n->kind, n->b);
+    hash = keyed_hash_pair(&g->key, hash, n->least);
+    hash = keyed_hash_pair(&g->key, hash, n->most);
+    if (n->kind != NODE_BYTES) return keyed_hash_pair(&g->key, hash, n->a);
+    for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++) {
+        hash = keyed_hash_pair(&g->key, hash, (uint32_t)(e->low << 8 | e->high));
+        hash = keyed_hash_pair(&g->key, hash, e->to);
+    }
+    return hash;
+}
+
+static bool equal_nodes(const Grammar *g, const Node *x, const Node *y) {
+    if (x->kind != y->kind || x->b != y->b || x->least != y->least || x->most != y->most)
+        return false;
+    if (x->kind != NODE_BYTES) return x->a == y->a;
+    for (uint32_t i = 0; i < x->b; i++) {
+        const Edge *e = &g->edges.at[x->a + i], *other = &g->edges.at[y->a + i];
+        if (e->low != other->low || e->high != other->high || e->to != other->to) return false;
+    }
+    return true;
+}
+
+bool grammar_add_node(Grammar *g, Node node, uint32_t *index, Error *error) {
+    size_t at = hash_node(g, &node) & (TABLE_SIZE - 1);
+    if (!count_node(g, error)) return false;
+    for (; g->table[at]; at = (at + 1) & (TABLE_SIZE - 1)) {
+        *index = g->table[at] - 1;
+        if (!equal_nodes(g, &node, &g->nodes.at[*index])) continue;
+        if (node.kind == NODE_BYTES) g->edges.count -= node.b;
+        return true;
+    }
+    g->table[at] = (uint32_t)g->nodes.count + 1;
+    return append_node(g, node, index, error);
 }
 
 bool grammar_add_edge(Grammar *g, uint8_t low, uint8_t high, uint32_t to, Error *error) {
@@ -133,8 +173,12 @@ static bool compile_choice(Compiler *c, const Expr *e, uint32_t next, uint32_t *
 
 // x* and x+: a node that goes to x, which comes back to it, or on. x+ begins with x.
 static bool compile_loop(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    // A node of its own, since it changes once it is there.
     uint32_t loop = 0, body;
-    if (!split(c, next, next, &loop) || !compile(c, e->child, loop, &body)) return false;
+    Node node = {.kind = NODE_SPLIT, .a = next, .b = next};
+    if (!count_node(c->grammar, c->error) || !append_node(c->grammar, node, &loop, c->error) ||
+        !compile(c, e->child, loop, &body))
+        return false;
     c->grammar->nodes.at[loop].a = body;
     *start = e->least ? body : loop;
     return true;
@@ -207,19 +251,50 @@ static void find_classes(Grammar *g) {
     }
 }
 
+typedef struct Body {
+    uint32_t a, b, node;
+} Body;
+
+static int by_body(const void *x, const void *y) {
+    const Body *p = x, *q = y;
+    if (p->a != q->a) return p->a < q->a ? -1 : 1;
+    if (p->b != q->b) return p->b < q->b ? -1 : 1;
+    return p->node < q->node ? -1 : 1;
+}
+
+static bool find_likes(Grammar *g, Error *error) {
+    size_t count = 0;
+    Body *bodies = malloc(g->nodes.count * sizeof *bodies);
+    if (!bodies) return error_set(error, ERROR_MEMORY, "no memory for a grammar");
+    for (uint32_t i = 0; i < g->nodes.count; i++)
+        if (g->nodes.at[i].kind == NODE_COUNT)
+            bodies[count++] = (Body){g->nodes.at[i].a, g->nodes.at[i].b, i};
+    qsort(bodies, count, sizeof *bodies, by_body);
+    for (size_t i = 0, first = 0; i < count; i++) {
+        if (bodies[i].a != bodies[first].a || bodies[i].b != bodies[first].b) first = i;
+        g->nodes.at[bodies[i].node].like = bodies[first].node;
+    }
+    free(bodies);
+    return true;
+}
+
 static bool compile_rules(Grammar *g, Parsed *parsed, Error *error) {
     Compiler c = {g, parsed, error};
     uint32_t end = 0;
-    if (!grammar_add_node(g, (Node){.kind = NODE_RETURN}, &end, error)) return false;
+    g->key = hash_key();
+    g->table = calloc(TABLE_SIZE, sizeof *g->table);
     g->starts = malloc(parsed->rules.count * sizeof *g->starts);
-    if (!g->starts) return error_set(error, ERROR_MEMORY, "no memory for a grammar");
+    if (!g->table || !g->starts) return error_set(error, ERROR_MEMORY, "no memory for a grammar");
+    if (!grammar_add_node(g, (Node){.kind = NODE_RETURN}, &end, error)) return false;
     find_sizes(parsed);
     for (size_t i = 0; i < parsed->rules.count; i++) {
         if (!compile(&c, parsed->rules.at[i].expr, end, &g->starts[i])) return false;
     }
     g->start = g->starts[parsed->root];
+    free(g->table);
+    g->table = NULL;
     find_classes(g);
-    return grammar_check(g, parsed, error);
+    return find_likes(g, error) && grammar_check(g, parsed, error);
 }
 
 Grammar *grammar_parse(const char *text, size_t size, Error *error) {
@@ -241,5 +316,6 @@ void grammar_close(Grammar *g) {
     free(g->nodes.at);
     free(g->edges.at);
     free(g->starts);
+    free(g->table);
     free(g);
 }

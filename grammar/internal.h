@@ -11,9 +11,11 @@
 //     BYTES         reads one byte: edges [low, high] -> node
 //
 // `*`, `+` and `?` are SPLITs. Rules without loops are copied to where they are called, so that a
-// stack changes seldom; grammar/mask.c lives off that.
+// stack changes seldom; grammar/mask.c lives off that. Equal nodes are one node: what the strings of
+// two rules share, grammar/mask.c finds once.
 #pragma once
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "grammar/grammar.h"
 
@@ -87,6 +89,7 @@ typedef struct Node {
     uint32_t a, b; // SPLIT: both ways. CALL: a rule, and the node behind. COUNT: the body, and
                    // the node behind. BYTES: the first edge, and how many
     uint32_t least, most; // COUNT
+    uint32_t like;        // COUNT: one of the same body and the same behind, whatever its bounds
 } Node;
 
 typedef struct Edge {
@@ -103,6 +106,10 @@ struct Grammar {
     uint32_t start;       // of root
     uint8_t classes[256]; // bytes that no edge tells apart have the same number
     size_t n_classes;
+    // while it is made
+    size_t n_written; // nodes, equal ones as well
+    uint32_t *table;  // open addressing: number + 1
+    HashKey key;
 };
 
 // characters.c: a BYTES node, and those behind it, that reads one character of the sorted ranges in
@@ -110,7 +117,7 @@ struct Grammar {
 bool characters_compile(Grammar *grammar, const Range *ranges, size_t count, uint32_t next,
                         uint32_t *start, Error *error);
 
-// compile.c
+// compile.c: a node, or the one that equals it. The edges of a BYTES node are those added last.
 bool grammar_add_node(Grammar *grammar, Node node, uint32_t *index, Error *error);
 bool grammar_add_edge(Grammar *grammar, uint8_t low, uint8_t high, uint32_t to, Error *error);
 // check.c: what the whole graph shows: which nodes are alive, left recursion. False: exit code

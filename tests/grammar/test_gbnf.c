@@ -1,4 +1,5 @@
 // GBNF: what is one and what is not, by tables; and what a grammar that is one allows.
+#include "grammar/internal.h"
 #include "grammar/matcher.h"
 #include "tests/test.h"
 
@@ -178,6 +179,23 @@ Test(gbnf, has_131072_nodes_and_a_megabyte) {
     free(most);
     free(text);
     free(large);
+}
+
+// Strings of two lengths, in two rules: one RETURN, one '"' before it, one body, and its COUNT
+// twice (their opening quotes are two nodes); root is a call, a comma and a call.
+Test(gbnf, equal_nodes_are_one) {
+    Grammar *g = parse("root ::= short \",\" long\nshort ::= \"'\" [a-z]{90,99} \"'\"\n"
+                       "long ::= \"'\" [a-z]{20,} \"'\"\n");
+    uint32_t counts[2] = {0};
+    size_t n_counts = 0;
+    CHECK_INT(g->nodes.count, 10);
+    for (uint32_t i = 0; i < g->nodes.count; i++)
+        if (g->nodes.at[i].kind == NODE_COUNT && n_counts < 2) counts[n_counts++] = i;
+    CHECK_INT(n_counts, 2);
+    const Node *a = &g->nodes.at[counts[0]], *b = &g->nodes.at[counts[1]];
+    CHECK(a->a == b->a && a->b == b->b && a->most != b->most);
+    CHECK(a->like == counts[0] && b->like == counts[0], "like %u and %u", a->like, b->like);
+    grammar_close(g);
 }
 
 // As often as it may be, an empty text is written out once: 16 million times 40,000 are no work.

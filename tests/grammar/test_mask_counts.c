@@ -292,9 +292,13 @@ static bool check_mask(Masks *k, const Plain *p, const Words *w, uint32_t *state
     }
     if (!n_allowed) return false;
     plain_read(p, at, w->tokens[chosen].text, w->tokens[chosen].length);
-    for (size_t i = 0; i < w->tokens[chosen].length; i++)
-        CHECK(automaton_move(k->automaton, *state, (uint8_t)w->tokens[chosen].text[i], state,
-                             &error));
+    for (size_t i = 0; i < w->tokens[chosen].length; i++) {
+        uint8_t byte = (uint8_t)w->tokens[chosen].text[i];
+        bool moved = automaton_move(k->automaton, *state, byte, state, &error);
+        CHECK(moved || error.code == ERROR_FILE, "%s", error.message);
+        seen->refused += !moved;
+        if (!moved) return false;
+    }
     return true;
 }
 
