@@ -84,7 +84,8 @@ static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
         return error_set(error, ERROR_FILE, "no vocabulary: this is not a GGUF file");
     if (is_safetensors(file)) return safetensors_read(c, error);
     // A llama2.c file begins with its dim, which could spell another format's two-byte magic.
-    bool may_be_dim = load_u32(file->data) <= LIMIT_DIM;
+    uint32_t dim = load_u32(file->data);
+    bool may_be_dim = dim && dim <= LIMIT_DIM;
     size_t first = file->size < FIRST_BYTES ? file->size : FIRST_BYTES;
     if (!may_be_dim && is_foreign(file->data, first, error)) return false;
     if (ends_with(file->path, ".safetensors")) return safetensors_read(c, error);

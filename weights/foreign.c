@@ -58,6 +58,14 @@ static bool is_onnx(const uint8_t *data, size_t size) {
            (data[2] == 0x12 || data[2] == 0x3a);
 }
 
+// What a download leaves that made room for a file and then failed.
+static bool is_zeros(const uint8_t *data, size_t size) {
+    size_t i = 0;
+    while (i < size && !data[i])
+        i++;
+    return size && i == size;
+}
+
 // Every byte is one of UTF-8 that a text has. The last character may be cut.
 static bool is_text(const uint8_t *data, size_t size) {
     const char *text = (const char *)data;
@@ -80,6 +88,10 @@ bool is_foreign(const uint8_t *data, size_t size, Error *error) {
                     : !memcmp(data + at, KNOWN[i].magic, length))
             return !error_set(error, ERROR_FILE, "%s", KNOWN[i].text);
     }
+    if (is_zeros(data, size))
+        return !error_set(error, ERROR_FILE,
+                          "its first %zu bytes are 0: not a model, or one that did not arrive",
+                          size);
     if (is_onnx(data, size))
         return !error_set(error, ERROR_FILE, "this is an ONNX model, which limpid does not read");
     return is_text(data, size) && !error_set(error, ERROR_FILE, "this is a text, not a model");

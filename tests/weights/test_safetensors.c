@@ -545,6 +545,10 @@ Test(safetensors, another_file_in_its_place_is_called_by_its_name) {
         char text[514];
         memset(text, 'x', length);
         check_open(text, length, "this is a text");
+        memset(text, 0, length); // and a header of no bytes
+        check_open(text, length, length < 512 ? "bytes are 0" : "its first 512 bytes are 0");
+        text[100] = 1;
+        check_open(text, length, "the header does not begin with");
     }
 }
 

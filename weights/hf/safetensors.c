@@ -167,9 +167,9 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Are
 // ---- one plain file ----
 
 // A header's length may spell any magic of another format, so these are looked for only where it is
-// no length.
+// no length; 0 is none.
 static bool is_other(const uint8_t *data, size_t size, Error *error) {
-    if (size >= 8 && load_u64(data) <= LIMIT_JSON_HEADER) return false;
+    if (size >= 8 && load_u64(data) && load_u64(data) <= LIMIT_JSON_HEADER) return false;
     if (text_is_foreign(data, size, "tensors", error)) return true;
     if (size < 9) return false;
     if (!memcmp(data, "GGUF", 4))
