@@ -270,7 +270,7 @@ NATIVE := $(if $(filter x86_64,$(MACHINE)),-march=native)
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,EMU)
-	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(NATIVE) $(CFLAGS) $(KERNEL_FLAGS) -x c++ -c -o $@ $<
+	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(NATIVE) $(CFLAGS) $(filter-out $(REQUIRED_CXX),$(KERNEL_FLAGS)) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda $(KERNEL_FLAGS)
 # Fibers switch at every shuffle and barrier, and touch no memory of a kernel: what is checked is the kernels.
 $(BUILD)/tests/cuda/fibers.o: REQUIRED_CXX += $(if $(findstring address,$(CFLAGS) $(KERNEL_FLAGS)),-DEMULATOR_ASAN)
