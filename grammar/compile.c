@@ -38,7 +38,8 @@ static size_t hash_node(const Grammar *g, const Node *n) {
     hash = keyed_hash_pair(&g->key, hash, n->least);
     hash = keyed_hash_pair(&g->key, hash, n->most);
     if (n->kind != NODE_BYTES) return keyed_hash_pair(&g->key, hash, n->a);
-    for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++) {
+    for (uint32_t i = 0; i < n->b; i++) { // none where a class has no character
+        const Edge *e = &g->edges.at[n->a + i];
         hash = keyed_hash_pair(&g->key, hash, (uint32_t)(e->low << 8 | e->high));
         hash = keyed_hash_pair(&g->key, hash, e->to);
     }
