@@ -11,8 +11,9 @@
 //     BYTES         reads one byte: edges [low, high] -> node
 //
 // `*`, `+` and `?` are SPLITs. Rules without loops are copied to where they are called, so that a
-// stack changes seldom; grammar/mask.c lives off that. Equal nodes are one node: what the strings of
-// two rules share, grammar/mask.c finds once.
+// stack changes seldom; grammar/mask.c lives off that. Equal nodes are one
+// node, but for the SPLIT of a loop, which is completed later: what the strings of two rules share,
+// grammar/mask.c finds once.
 #pragma once
 
 #include "base/hash.h"
@@ -89,7 +90,7 @@ typedef struct Node {
     uint32_t a, b; // SPLIT: both ways. CALL: a rule, and the node behind. COUNT: the body, and
                    // the node behind. BYTES: the first edge, and how many
     uint32_t least, most; // COUNT
-    uint32_t like;        // COUNT: one of the same body and the same behind, whatever its bounds
+    uint32_t like;        // COUNT: the first with the same a and b, whatever its bounds
 } Node;
 
 typedef struct Edge {

@@ -139,7 +139,8 @@ static bool open_locals(Masks *k, const Ask *ask, uint32_t node, Part *part, Err
     Error cause = {0};
     LocalKey stay = {.parent = ask->parent, .turns = ask->turns}, open = stay;
     Frame on = {.node = body_of(m->grammar, node) | FRAME_STAY};
-    node = m->grammar->nodes.at[node].like; // of 200 properties all strings with a length
+    // Without their bounds, repetitions of one body with one continuation are the same.
+    node = m->grammar->nodes.at[node].like;
     if (put_places(m, ask, on, &stay.state, &cause) &&
         put_places(m, ask, (Frame){.node = node | FRAME_OPEN}, &open.state, &cause) &&
         put_places(m, ask, (Frame){.node = node | FRAME_EVER}, &open.ever, &cause) &&

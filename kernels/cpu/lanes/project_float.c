@@ -37,6 +37,7 @@ SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, cons
     for (int i = 0; i < width; i++)
         acc[i] = f32_zero();
     for (size_t k = 0; k < cols; k++, w += width * bytes) {
+        // F32 in the cache loses by it.
         if (dtype != DTYPE_F32) prefetch_lines(w, (size_t)(width * bytes), PREFETCH_AHEAD);
         F32x16 xk = f32_set(x[k]);
         UNROLL(4)
