@@ -115,7 +115,8 @@ static bool find_properties(Grammar *g, Error *error) {
 
 typedef struct Search {
     Grammar *grammar;
-    uint32_t rule, *seen; // (n_nodes) the last rule of which each was seen, + 1: rules share nodes
+    uint32_t rule;        // whose calls are looked for
+    uint32_t *seen;       // (n_nodes) 1 + the last rule that reached each: rules share nodes
     ARRAY(uint32_t) todo; // nodes, then the path of rules
     ARRAY(uint32_t) calls;
     uint32_t *from; // (n_rules + 1) the calls of rule i: from[i] .. from[i + 1]

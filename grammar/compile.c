@@ -19,9 +19,9 @@ typedef struct Compiler {
     Error *error;
 } Compiler;
 
-// The limit is one of work, so it counts nodes that equal others as well.
+// The limits are of work too, so they count what equals others.
 static bool count_node(Grammar *g, Error *error) {
-    return g->n_written++ < LIMIT_GRAMMAR_NODES ||
+    return g->n_written_nodes++ < LIMIT_GRAMMAR_NODES ||
            error_set(error, ERROR_FILE, "the grammar is too large: more than %d nodes",
                      LIMIT_GRAMMAR_NODES);
 }
@@ -72,7 +72,7 @@ bool grammar_add_node(Grammar *g, Node node, uint32_t *index, Error *error) {
 
 bool grammar_add_edge(Grammar *g, uint8_t low, uint8_t high, uint32_t to, Error *error) {
     // A class of hostile ranges has many edges for one node.
-    if (g->edges.count == 4 * (size_t)LIMIT_GRAMMAR_NODES)
+    if (g->n_written_edges++ == 4 * (size_t)LIMIT_GRAMMAR_NODES)
         return error_set(error, ERROR_FILE, "the grammar is too large: more than %d edges",
                          4 * LIMIT_GRAMMAR_NODES);
     if (!ARRAY_ROOM(&g->edges, error)) return false;
@@ -166,7 +166,7 @@ static bool compile_choice(Compiler *c, const Expr *e, uint32_t next, uint32_t *
         if (!compile(c, part, next, &way)) return false;
         if (*start == NONE)
             *start = way;
-        else if (!split(c, way, *start, start))
+        else if (way != *start && !split(c, way, *start, start))
             return false;
     }
     return true;
@@ -263,6 +263,7 @@ static int by_body(const void *x, const void *y) {
     return p->node < q->node ? -1 : 1;
 }
 
+// Node.like.
 static bool find_likes(Grammar *g, Error *error) {
     size_t count = 0;
     Body *bodies = malloc(g->nodes.count * sizeof *bodies);

@@ -11,9 +11,10 @@
 //     BYTES         reads one byte: edges [low, high] -> node
 //
 // `*`, `+` and `?` are SPLITs. Rules without loops are copied to where they are called, so that a
-// stack changes seldom; grammar/mask.c lives off that. Equal nodes are one
-// node, but for the SPLIT of a loop, which is completed later: what the strings of two rules share,
-// grammar/mask.c finds once.
+// stack changes seldom; grammar/mask.c lives off that.
+//
+// Equal nodes are one node, but for the SPLIT of a loop, which is completed later: what follows the
+// characters in the strings of two rules is computed once.
 #pragma once
 
 #include "base/hash.h"
@@ -107,9 +108,9 @@ struct Grammar {
     uint32_t start;       // of root
     uint8_t classes[256]; // bytes that no edge tells apart have the same number
     size_t n_classes;
-    // while it is made
-    size_t n_written; // nodes, equal ones as well
-    uint32_t *table;  // open addressing: number + 1
+    // Of the compilation. Counted are all nodes and edges, also those that equal others.
+    size_t n_written_nodes, n_written_edges;
+    uint32_t *table; // open addressing: number + 1
     HashKey key;
 };
 
@@ -119,6 +120,7 @@ bool characters_compile(Grammar *grammar, const Range *ranges, size_t count, uin
                         uint32_t *start, Error *error);
 
 // compile.c: a node, or the one that equals it. The edges of a BYTES node are those added last.
+// False: exit code 3 (too many, equal ones counted) or 5.
 bool grammar_add_node(Grammar *grammar, Node node, uint32_t *index, Error *error);
 bool grammar_add_edge(Grammar *grammar, uint8_t low, uint8_t high, uint32_t to, Error *error);
 // check.c: what the whole graph shows: which nodes are alive, left recursion. False: exit code

@@ -15,17 +15,18 @@
 // This order makes one stream of rising addresses. Scales in a separate stream of the same page
 // cost half of the bandwidth on Zen 4.
 //
-// The elements of a cell are stored as unsigned numbers, by the addition of a centre where they
-// have a sign (Q4_0: 0 .. 15, Q8_0: 0 .. 255), and are split into planes of 8, 4, 2 and 1 bits. A
-// plane consists of vectors of 64 bytes, four bytes for each row. A byte of a plane of b bits has
+// The elements of a cell are stored as unsigned integers: signed ones have a constant, the centre,
+// added (Q4_0: 0 .. 15, Q8_0: 0 .. 255). They are split into planes of 8, 4, 2 and 1 bits. A plane
+// consists of vectors of 64 bytes, four bytes for each row. A byte of a plane of b bits has
 // 8/b fields; field f of all planes makes the element:
 //
 //     byte 4r + i:   | f = 8/b - 1 | ... | f = 1 | f = 0 |   f = 8/b and up: the next 64 bytes
 //     field f of it: column 8 (f / 2) + 2 (f % 2) + (0, 4, 1, 5)[i] of row r,   f = 0 .. 7
 //
 // A shift and a mask (neither for 8 bits) give "byte vector" f: 64 elements to be multiplied with
-// bytes (the digits of the activations). The lower and the upper bytes of its 16-bit words are two
-// "word vectors", columns 2j and 2j + 1 of 16 rows each, to be multiplied with int16.
+// bytes (the digits of the activations). Word vector j has columns 2j and 2j + 1 of 16 rows, to be
+// multiplied with int16: the lower bytes of byte vector f's 16-bit words are word vector
+// j = 4 (f / 2) + f % 2, the upper bytes word vector j + 2.
 //
 //     type     planes     bytes   scales of a cell, 16 rows each          packed / stored
 //     Q8_0     8          512     d: half                                 1.00

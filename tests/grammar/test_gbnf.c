@@ -176,13 +176,22 @@ Test(gbnf, has_131072_nodes_and_a_megabyte) {
     char *large = repeated("root ::= \"a\" #", "x", LIMIT_GRAMMAR_BYTES, "");
     grammar_close(grammar_parse(large, LIMIT_GRAMMAR_BYTES, NULL));
     check_refused(large, LIMIT_GRAMMAR_BYTES + 1, "a grammar of 1048577 bytes (at most 1048576)");
+    // 34 edges each, and all equal: what is written counts, not what is kept.
+    enum { MOST = 4 * LIMIT_GRAMMAR_NODES / 34 };
+    static const char X[] = "\nx ::= [!#%')+/13579;=?ACEGIKMOQSUWY_acegi]\n";
+    char *edges = repeated("root ::= x", " | x", MOST - 2, X); // and the rule itself
+    grammar_close(parse(edges));
+    free(edges);
+    edges = repeated("root ::= x", " | x", MOST, X);
+    check_refused(edges, strlen(edges), "the grammar is too large: more than 524288 edges");
+    free(edges);
     free(most);
     free(text);
     free(large);
 }
 
-// Strings of two lengths, in two rules: one RETURN, one '"' before it, one body, and its COUNT
-// twice (their opening quotes are two nodes); root is a call, a comma and a call.
+// Strings of two lengths, in two rules: one RETURN, one closing quote, one body, its COUNT twice
+// and an opening quote before each; root is a call, a comma and a call.
 Test(gbnf, equal_nodes_are_one) {
     Grammar *g = parse("root ::= short \",\" long\nshort ::= \"'\" [a-z]{90,99} \"'\"\n"
                        "long ::= \"'\" [a-z]{20,} \"'\"\n");

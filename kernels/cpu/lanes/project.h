@@ -6,10 +6,11 @@
 // Rows of a block: what the registers hold beside a sum for each, without moving sums to memory and
 // back. More do not help: reading weights is hidden from 6 on.
 //
-// Calls of up to so many rows take panels as they are packed, the least that holds for a type:
-// DIRECT_ROWS, NIBBLE_ROWS of fewer than 8 bits, TWO_PLANE_ROWS of two planes, which take more
-// instructions to unpack, and TWO_GROUP_ROWS of two groups in a cell, which are more sums to join.
-// Measured with matrices that no cache holds; more rows pay for unpacking a panel to memory once.
+// A call of few rows multiplies panels as they are packed; more rows pay for unpacking a panel to
+// memory once. At most DIRECT_ROWS, of fewer than 8 bits NIBBLE_ROWS, of two planes (more
+// instructions to unpack) TWO_PLANE_ROWS, of two groups in a cell (more sums to join)
+// TWO_GROUP_ROWS: the smallest of those that apply. AVX-512 and AVX2 were measured on Zen 4 with
+// matrices that no cache holds.
 //
 // DIGIT_ROWS: blocks of up to so many rows of which two digits each stay in registers.
 #if defined(ISA_avx512)

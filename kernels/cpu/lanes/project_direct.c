@@ -15,8 +15,8 @@
 // there are, its bits are the same, and those of project_tile.c. Outliers come last, one column of
 // a cell for each.
 //
-// Measured on Zen 4, one thread, a matrix in the cache (bench --projections), Gop/s of a16; 512 rows
-// are project_tile.c's:
+// Measured on Zen 4, one thread, a matrix in the cache (bench --projections), Gop/s of a16; 512
+// rows are project_tile.c's:
 //
 //                  1 row   2    4    8   512      AVX2:  1 row   2    4    8   512
 //     Q4_0          138   176  181  187  185              100   117  140  142  154
@@ -26,8 +26,8 @@
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
-// Where several blocks take a panel one after the other, only the first meets lines that are not in
-// a cache; so the last one asks for the next panel meanwhile.
+// Bytes. Where several blocks take a panel one after the other, only the first meets lines that are
+// not in a cache; so the last one prefetches the next panel.
 static size_t prefetch_distance(const PanelWork *work, size_t block) {
     bool again = work->n_blocks > 1 && block + 1 == work->n_blocks;
     return again ? work->matrix->panel_bytes : PREFETCH_AHEAD;
@@ -152,7 +152,7 @@ ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const
     }
 }
 
-// acc[t] for the n rows of a block, n a constant. `ahead`: bytes from here to what comes next.
+// acc[t] for the n rows of a block, n a constant. `ahead`: prefetch distance.
 SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form, const int n,
                            const uint8_t *panel, size_t n_cells, const InputBlock *x,
                            size_t ahead) {
