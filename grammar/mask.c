@@ -20,6 +20,9 @@
 //
 //     [a-z]{5,9} at "abc|"     stays: at most 6 turns; leaves: 2 .. 6 turns
 //
+// Stacks that differ in one counter alone are asked together: for "word{20,100}" where nothing
+// marks the end of a word, those of all counts so far.
+//
 // Where much is below exits, more of the stack is taken: in "char*" with a rule `char` of its own
 // nearly every token returns from it, and stays in what is around it. Counters of two COUNT nodes
 // would be too many; there what goes on below the exits of one is asked once: a local of the tokens
@@ -77,14 +80,69 @@ bool masks_move(Automaton *m, const uint64_t *places, size_t count, uint32_t fra
 
 // ---- the parts of a mask ----
 
-// Places of one frame, to be asked with some of the frames below.
+// Places of one frame, and the first frame of a COUNT node below a few CALLs, or that frame.
+typedef struct Group {
+    const uint64_t *places; // (count)
+    size_t count;
+    uint32_t calls[MOST_FRAMES]; // (n_calls) their nodes
+    int n_calls;
+    Frame base;
+} Group;
+
+// Places to be asked with some of the frames below. Where there are several groups, they differ in
+// the counter of their base alone, that of a COUNT node, which ascends; and what turns are between
+// those of the first and the last are turns of one of them.
 typedef struct Ask {
     uint32_t parent, turns; // as in LocalKey
-    const uint64_t *places;
-    size_t count;
+    const Group *groups;    // (n)
+    size_t n;
     int frames; // that are taken: CALLs
     int depth;  // of locals behind locals
 } Ask;
+
+static bool is_kind(const Automaton *m, uint32_t frame, NodeKind kind) {
+    return frame != FRAME_BOTTOM && m->grammar->nodes.at[m->frames.at[frame].node].kind == kind;
+}
+
+static Group group_of(const Automaton *m, const uint64_t *places, size_t count) {
+    uint32_t frame = (uint32_t)(places[0] >> 32), base = frame;
+    Group group = {.places = places, .count = count};
+    int n = 0;
+    for (; n < MOST_FRAMES && is_kind(m, base, NODE_CALL); base = m->frames.at[base].below)
+        group.calls[n++] = m->frames.at[base].node;
+    bool counts = is_kind(m, base, NODE_COUNT);
+    group.n_calls = counts ? n : 0;
+    group.base = m->frames.at[counts ? base : frame];
+    return group;
+}
+
+static int compare(uint32_t a, uint32_t b) {
+    return a < b ? -1 : a > b;
+}
+
+// In order, those that differ in the counter alone are side by side.
+static int compare_groups(const void *left, const void *right) {
+    const Group *a = left, *b = right;
+    int order = compare(a->base.node, b->base.node);
+    if (!order) order = compare(a->base.below, b->base.below);
+    if (!order) order = compare((uint32_t)a->n_calls, (uint32_t)b->n_calls);
+    for (int i = 0; !order && i < a->n_calls; i++)
+        order = compare(a->calls[i], b->calls[i]);
+    if (!order) order = compare((uint32_t)a->count, (uint32_t)b->count);
+    for (size_t i = 0; !order && i < a->count; i++)
+        order = compare((uint32_t)a->places[i], (uint32_t)b->places[i]);
+    return order ? order : compare(a->base.count, b->base.count);
+}
+
+// The next group in order differs in the counter alone, and between the turns that their bounds
+// leave is no gap.
+static bool go_together(const Grammar *g, const Group *a, const Group *next) {
+    const Node *n = &g->nodes.at[a->base.node];
+    Group same = *next;
+    same.base.count = a->base.count;
+    return n->kind == NODE_COUNT && !compare_groups(a, &same) &&
+           (n->most == UNBOUNDED || next->base.count - a->base.count <= n->most - n->least + 1);
+}
 
 // What is true of any stack below.
 typedef struct Part {
@@ -96,7 +154,7 @@ typedef struct Part {
 
 // The frame that the taken ones are on.
 static uint32_t base_of(const Automaton *m, const Ask *ask) {
-    uint32_t frame = (uint32_t)(ask->places[0] >> 32);
+    uint32_t frame = (uint32_t)(ask->groups->places[0] >> 32);
     for (int i = 0; i < ask->frames; i++)
         frame = m->frames.at[frame].below;
     return frame;
@@ -113,10 +171,11 @@ static bool put_frames(Automaton *m, uint32_t top, int frames, uint32_t on, uint
 
 // The state of the places with the taken frames on another one.
 static bool put_places(Automaton *m, const Ask *ask, Frame on, uint32_t *state, Error *error) {
+    const Group *g = ask->groups;
     uint32_t frame = FRAME_BOTTOM;
     return (!on.node || automaton_frame(m, on, &frame, error)) &&
-           put_frames(m, (uint32_t)(ask->places[0] >> 32), ask->frames, frame, &frame, error) &&
-           masks_move(m, ask->places, ask->count, frame, state, error);
+           put_frames(m, (uint32_t)(g->places[0] >> 32), ask->frames, frame, &frame, error) &&
+           masks_move(m, g->places, g->count, frame, state, error);
 }
 
 static bool bottom_local(Masks *k, const Ask *ask, const Local **local, Error *error) {
@@ -150,6 +209,7 @@ static bool open_locals(Masks *k, const Ask *ask, uint32_t node, Part *part, Err
     return cause.code == ERROR_FILE || error_copy(error, &cause);
 }
 
+// part->local is NULL where the groups are to be asked one by one.
 static bool find_part(Masks *k, const Ask *ask, Part *part, Error *error) {
     *part = (Part){.below = base_of(k->automaton, ask), .most = UINT32_MAX};
     Frame f = k->automaton->frames.at[part->below];
@@ -157,8 +217,9 @@ static bool find_part(Masks *k, const Ask *ask, Part *part, Error *error) {
     if (part->below == FRAME_BOTTOM || n->kind != NODE_COUNT)
         return bottom_local(k, ask, &part->local, error);
     if (!open_locals(k, ask, f.node, part, error)) return false;
-    if (!part->local) return bottom_local(k, ask, &part->local, error);
-    part->least = n->least > f.count ? n->least - f.count : 0;
+    if (!part->local) return ask->n > 1 || bottom_local(k, ask, &part->local, error);
+    uint32_t last = ask->n > 1 ? ask->groups[ask->n - 1].base.count : f.count;
+    part->least = n->least > last ? n->least - last : 0;
     if (n->most != UNBOUNDED) part->most = n->most - f.count;
     part->below = f.below;
     return true;
@@ -170,6 +231,18 @@ size_t masks_work(const Masks *k) {
     return k->work + WORK_OF_PLACE * k->automaton->n_followed;
 }
 
+static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error);
+
+static bool add_each(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
+    Ask one = *ask;
+    bool good = true;
+    one.n = 1;
+    one.frames = 0;
+    for (size_t i = 0; good && i < ask->n; i++, one.groups++)
+        good = add_part(k, &one, mask, error);
+    return good;
+}
+
 static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     size_t words = mask_words(k->trie->n_tokens);
     Part part;
@@ -179,6 +252,7 @@ static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     }
     k->work += words / 16; // to add sets of tokens
     if (!find_part(k, ask, &part, error)) return false;
+    if (!part.local) return add_each(k, ask, mask, error);
     const Local *stays = part.stays ? part.stays : part.local;
     turn_sets_add(&stays->stays, 0, part.most, mask, words);
     turn_sets_add(&part.local->leaves, part.least, part.most, mask, words);
@@ -189,6 +263,38 @@ static bool has_level(const Exits *e, uint32_t turns) {
     return e->levels >> (turns < 63 ? turns : 63) & 1;
 }
 
+// The groups of a state's places, in order. NULL: exit code 5. Else for free().
+static Group *find_groups(const Automaton *m, const uint64_t *places, size_t count, size_t *n,
+                          Error *error) {
+    Group *groups = malloc((count + 1) * sizeof *groups);
+    *n = 0;
+    if (!groups) no_memory(error);
+    for (size_t i = 0; groups && i < count; i += groups[(*n)++].count)
+        groups[*n] = group_of(m, places + i, masks_same_frame(places + i, count - i));
+    if (groups) qsort(groups, *n, sizeof *groups, compare_groups);
+    return groups;
+}
+
+// As `like`, of all these places.
+static bool add_groups(Masks *k, const Ask *like, const uint64_t *places, size_t count,
+                       uint64_t *mask, Error *error) {
+    size_t n;
+    Group *groups = find_groups(k->automaton, places, count, &n, error);
+    bool good = groups;
+    for (size_t i = 0, end; good && i < n; i = end) {
+        for (end = i + 1; end < n; end++)
+            if (!go_together(k->automaton->grammar, &groups[end - 1], &groups[end])) break;
+        Ask ask = *like;
+        ask.groups = groups + i;
+        ask.n = end - i;
+        if (ask.n > 1) ask.frames = groups[i].n_calls;
+        if (!ask.depth) k->n_behind = 0;
+        good = add_part(k, &ask, mask, error);
+    }
+    free(groups);
+    return good;
+}
+
 // The tokens that go on below the exits of a part from this state, at most `high` turns.
 static bool add_behind(Masks *k, const Part *part, uint32_t high, uint32_t state, int depth,
                        uint64_t *mask, Error *error) {
@@ -196,21 +302,13 @@ static bool add_behind(Masks *k, const Part *part, uint32_t high, uint32_t state
     bool all = !part->least && high == e->most_turns, good;
     size_t count;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
+    Ask ask = {.parent = part->local->index, .turns = NOT_KNOWN, .depth = depth};
     good = places;
-    for (size_t i = 0, n; good && i < count; i += n) {
-        n = masks_same_frame(places + i, count - i);
-        Ask ask = {part->local->index, NOT_KNOWN, places + i, n, 0, depth};
-        if (all) good = add_part(k, &ask, mask, error);
-        for (ask.turns = part->least; good && !all && ask.turns <= high; ask.turns++)
-            good = !has_level(e, ask.turns) || add_part(k, &ask, mask, error);
-    }
+    if (all) good = good && add_groups(k, &ask, places, count, mask, error);
+    for (ask.turns = part->least; good && !all && ask.turns <= high; ask.turns++)
+        good = !has_level(e, ask.turns) || add_groups(k, &ask, places, count, mask, error);
     free(places);
     return good;
-}
-
-static bool is_call(const Automaton *m, uint32_t frame) {
-    return frame != FRAME_BOTTOM &&
-           m->grammar->nodes.at[m->frames.at[frame].node].kind == NODE_CALL;
 }
 
 // The tokens that go on below: from where the frame is returned from.
@@ -225,7 +323,8 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
     if (work > k->most_read && k->bytes < MOST_BYTES) {
         Ask more = *ask;
         more.frames++;
-        if (part->below == base_of(m, ask) && is_call(m, part->below) && more.frames <= MOST_FRAMES)
+        if (part->below == base_of(m, ask) && is_kind(m, part->below, NODE_CALL) &&
+            more.frames <= MOST_FRAMES)
             return add_part(k, &more, mask, error);
         k->n_behind += m->states.at[state].count;
         if (ask->depth < MOST_DEPTH && k->n_behind <= MOST_BEHIND)
@@ -236,15 +335,17 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
 
 bool masks_add_places(Masks *k, const uint64_t *places, size_t count, uint64_t *mask,
                       Error *error) {
+    Group group = group_of(k->automaton, places, count);
     k->n_behind = 0;
-    return add_part(k, &(Ask){NOT_KNOWN, 0, places, count, 0, 0}, mask, error);
+    return add_part(k, &(Ask){.parent = NOT_KNOWN, .groups = &group, .n = 1}, mask, error);
 }
 
 bool masks_ask_more(Masks *k, const uint64_t *places, size_t count, bool *more, Error *error) {
-    Ask ask = {NOT_KNOWN, 0, places, count, 0, 0};
+    Group group = group_of(k->automaton, places, count);
+    Ask ask = {.parent = NOT_KNOWN, .groups = &group, .n = 1};
     Part part;
     *more = true;
-    if (!is_call(k->automaton, base_of(k->automaton, &ask))) return true;
+    if (!is_kind(k->automaton, base_of(k->automaton, &ask), NODE_CALL)) return true;
     if (!find_part(k, &ask, &part, error)) return false;
     const Exits *e = &part.local->exits;
     *more = e->count && e->at[e->count].before > k->most_read;
@@ -255,14 +356,9 @@ bool masks_ask_more(Masks *k, const uint64_t *places, size_t count, bool *more, 
 
 static bool add_parts(Masks *k, const uint64_t *places, size_t count, size_t work, uint64_t *mask,
                       Error *error) {
-    bool good = true;
     k->work_end = masks_work(k) + work;
     k->is_cut = false;
-    for (size_t i = 0, n; good && i < count; i += n) {
-        n = masks_same_frame(places + i, count - i);
-        good = masks_add_places(k, places + i, n, mask, error);
-    }
-    return good;
+    return add_groups(k, &(Ask){.parent = NOT_KNOWN}, places, count, mask, error);
 }
 
 bool masks_read_places(Masks *k, const uint64_t *places, size_t count, size_t *work, uint64_t *mask,

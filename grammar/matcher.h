@@ -63,8 +63,8 @@ typedef struct Matcher Matcher;
 Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error);
 void matcher_close(Matcher *matcher); // NULL is fine
 
-// Does ahead of time what makes the first mask at a place of the grammar slow, as far as some 25 ms
-// go. Masks are the same without. False: exit code 5 or 130.
+// Does ahead of time what makes the first mask at a place of the grammar slow, as far as some 100
+// ms go. Masks are the same without. False: exit code 5 or 130.
 bool matcher_prepare(Matcher *matcher, Error *error);
 
 // Back to the beginning of a text. False: exit code 3 or 5.

@@ -12,8 +12,8 @@
 
 #include <stdlib.h>
 
-// In nodes of the trie, some 25 ms; a move takes as long as that of a few.
-enum { MOST_WORK = 3 << 20, WORK_OF_MOVE = 8 };
+// In nodes of the trie, some 100 ms; a move takes as long as that of a few.
+enum { MOST_WORK = 3 << 22, WORK_OF_MOVE = 8 };
 
 enum { KEPT_FRAMES = 3 };
 

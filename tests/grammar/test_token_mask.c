@@ -164,6 +164,33 @@ Test(token_mask, knows_how_often_a_token_repeats) {
     trie_close(&w.trie);
 }
 
+// Where nothing marks the end of a body, a text is on stacks of many counts, which are asked
+// together only if their bounds leave no gap, on the same CALLs.
+Test(token_mask, of_stacks_of_many_counts) {
+    enum { LETTERS = 3, LONGEST = 6, COUNT = 1093 }; // 1 + 3 + 9 + .. + 3^6
+    char texts[COUNT][LONGEST];
+    TextSpan tokens[COUNT] = {{texts[0], 0}};
+    for (size_t i = 1; i < COUNT; i++) {
+        TextSpan before = tokens[(i - 1) / LETTERS];
+        memcpy(texts[i], before.text, before.length);
+        texts[i][before.length] = "ab."[(i - 1) % LETTERS];
+        tokens[i] = (TextSpan){texts[i], before.length + 1};
+    }
+    Words w = {.tokens = tokens, .count = COUNT};
+    CHECK(trie_open(&w.trie, tokens, w.count, NULL), "no trie");
+    static const char *const TEXTS[] = {
+        "root ::= (\"aaaa\" | \"a\"){6,7} \"b\"",
+        "root ::= (\"aaaaa\" | \"aa\" | \"b\"){3,4} \".\"",
+        "root ::= (w \"b\" | w \".\"){2,5} \".\"\nw ::= \"a\" | \"a\" w",
+        "root ::= (w \"b\"?){2,9} \".\"\nw ::= \"a\" | \"a\" w",
+        "root ::= (w \"b\"?){5} (w \".\"?){3,4} \"b\"\nw ::= \"a\" | \"a\" w",
+    };
+    for (uint64_t seed = 0; seed < 10; seed++)
+        for (size_t g = 0; g < sizeof TEXTS / sizeof *TEXTS; g++)
+            check_walk(TEXTS[g], &w, 6, seed);
+    trie_close(&w.trie);
+}
+
 // Without bounds a long token would be on thousands of stacks, with them it is on few.
 Test(token_mask, keeps_the_bounds_where_it_is_too_ambiguous_without) {
     static char ca[102] = "c";
