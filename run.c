@@ -39,7 +39,7 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
         error_set(error, ERROR_USAGE,
                   "\"%.200s\" is neither a command nor a file: a prompt is given by -i", word);
     else
-        error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file (see run --help)",
+        error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file (see `run --help`)",
                   word);
     return NULL;
 }
@@ -83,8 +83,7 @@ int main(int argc, char **argv) {
     output_close(&error);
     bool interrupted = error.code == ERROR_INTERRUPTED;
     bool tells = ranks_tell(&error);
-    if (error.code && !interrupted && tells)
-        fprintf(stderr, "%s: %s\n", program_name(), error.message);
+    if (error.code && !interrupted && tells) error_tell(error.message);
     ranks_end(&error);
     if (interrupted) interrupt_raise();
     return tells ? (int)error.code : 0;

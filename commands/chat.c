@@ -41,7 +41,8 @@ static bool find_format(Chat *chat, Error *error) {
         return error_set(
             error, ERROR_USAGE,
             "the built-in model cannot talk, it only tells stories: try `run -i \"Once "
-            "upon a time\"`; `bash scripts/get_model smollm2` fetches one that talks");
+            "upon a time\"`; scripts/get_model smollm2 of the source tree fetches one that "
+            "talks");
     if (!chat->format)
         return error_set(error, ERROR_USAGE,
                          "%s: no known chat format in this model, so it may be a base model: `run "
@@ -178,14 +179,12 @@ static bool converse_typed(Chat *chat, Error *error) {
     return good;
 }
 
-static bool converse(Chat *chat, Error *error) {
+// Before the model is loaded, so that what is typed meanwhile is kept and not echoed into the bar.
+static bool open_editor(Chat *chat, Error *error) {
     static char path[PATH_SIZE]; // as long as the program; a stack frame has no room for it
-    const char *history =
-        chat->session.options->no_history ? NULL : history_path(path, sizeof path);
-    if (!chat->typed) return converse_in_lines(chat, error);
-    if (output_is_terminal() && !line_editor_open(&chat->editor, chat->color, history, error))
-        return false;
-    return converse_typed(chat, error);
+    const char *history = chat->options.no_history ? NULL : history_path(path, sizeof path);
+    if (!chat->typed || !output_is_terminal()) return true;
+    return line_editor_open(&chat->editor, chat->color, history, error);
 }
 
 static bool wants_color(const Options *o) {
@@ -201,11 +200,11 @@ bool chat_command(const Options *options, Error *error) {
                  .pending = -1,
                  .color = wants_color(options),
                  .transcript = -1};
-    bool good = chat.opened = open_chat(&chat, &chat.options, error);
+    bool good = open_editor(&chat, error) && (chat.opened = open_chat(&chat, &chat.options, error));
     if (good && once)
         good = answer_once(&chat, error);
     else if (good)
-        good = converse(&chat, error);
+        good = chat.typed ? converse_typed(&chat, error) : converse_in_lines(&chat, error);
     line_editor_close(chat.editor);
     // Also after Ctrl-C or an error: what was said before is kept.
     if (chat.opened) good = chat_session_save(&chat, !good, error) && good;

@@ -252,7 +252,7 @@ bool convert_command(const Options *options, Error *error) {
     Session session = {0};
     if (!options->other)
         return error_set(error, ERROR_USAGE,
-                         "convert wants a model and an output: run convert MODEL OUT");
+                         "convert wants a model and an output: `run convert MODEL OUT`");
     if (options->json && !options->check)
         return error_set(error, ERROR_USAGE, "--json is the form of what --check prints");
     Conversion *c = calloc(1, sizeof *c); // its paths are too long for the stack

@@ -67,7 +67,7 @@ bool diff_command(const Options *o, Error *error) {
     TraceDiff diff;
     Budget budget;
     if (!o->model || !o->other)
-        return error_set(error, ERROR_USAGE, "two trace files are needed: run diff A B");
+        return error_set(error, ERROR_USAGE, "two trace files are needed: `run diff A B`");
     if (!check_trace(o->model, error) || !check_trace(o->other, error)) return false;
     if (o->budget && !budget_parse(&budget, o->budget, error)) return false;
     if (!trace_diff_open(&diff, o->model, o->other, &o->only_names, error)) return false;

@@ -16,6 +16,8 @@
 #include "commands/speculation/speculation.h"
 #include "tokenizer/template/template.h"
 
+#include <sys/stat.h>
+
 // What is held back of an answer until a line has room for it. Zeroed: nothing.
 typedef struct Wrap {
     Buffer word;        // owned
@@ -62,6 +64,8 @@ typedef struct Chat {
     LineEditor *editor;              // NULL: none
     ChatSession *saved;              // owned; NULL: no --session
     int transcript;                  // a file descriptor; -1: none
+    bool has_saved;                  // /save has written a file,
+    struct stat last_saved;          // and what that was then
     double prompt_rate, decode_rate; // tokens/s of the last answer; 0: there was none
 } Chat;
 
@@ -91,6 +95,9 @@ void conversation_free(Chat *chat);
 // 5, and the sampler is as it was.
 bool conversation_open_sampler(Chat *chat, Error *error);
 
+// "temperature 0.7, ..., max-tokens 1024, seed 17"
+void conversation_print_settings(Buffer *out, const Chat *chat);
+
 // Shows whole characters on a terminal whose columns wcwidth knows, the last word of them later.
 void wrap_text(Wrap *wrap, const char *bytes, size_t length);
 void wrap_end(Wrap *wrap); // shows what is held back
@@ -103,6 +110,10 @@ bool transcript_open(Chat *chat, Error *error);
 bool transcript_add(const Chat *chat, const char *role, const void *text, size_t length,
                     const char *stop, Error *error);
 
+// A line that says what is done with those before: "undo" takes back the newest exchange, "clear"
+// all, "load" puts a file in their place. False: as above.
+bool transcript_event(const Chat *chat, const char *event, Error *error);
+
 // Appends the JSON object that /save writes; `digest` is model_digest's.
 void conversation_print(Buffer *out, const Chat *chat, const char *digest);
 // What the object says of the run that wrote it; "": nothing.
@@ -113,7 +124,8 @@ typedef struct ChatOrigin {
 // is as it was.
 bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,
                        Error *error);
-// `force`: in place of a file that is there. False: exit code 2, 4 or 5.
+// `force`: in place of a file that is there; the one that it wrote last is replaced without it,
+// unless somebody has changed it. False: exit code 2, 4 or 5.
 bool conversation_save(Chat *chat, const char *path, bool force, Error *error);
 // In place of the conversation so far. False: exit code 3, 4 or 5, and it is as it was.
 bool conversation_load(Chat *chat, const char *path, Error *error);

@@ -166,7 +166,7 @@ static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     *fits = chat->ids.count <= (size_t)room;
     if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
     if (*fits) return true;
-    note("the message has %zu tokens, the context of %d still room for %d: %s", chat->ids.count,
+    note("the message has %zu tokens, the context of %d has room for %d: %s", chat->ids.count,
          chat->session.model->options.context, room,
          chat->typed ? WAYS_ON : "the conversation ends here");
     chat->full = !chat->typed;
@@ -401,11 +401,26 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
     return good;
 }
 
-bool conversation_open_sampler(Chat *chat, Error *error) {
+// The model's own sampling defaults, else ones that suit a conversation.
+static GenerationDefaults defaults_of(const Chat *chat) {
     GenerationDefaults d = *checkpoint_generation(chat->session.checkpoint);
-    // The model's own sampling defaults, else ones that suit a conversation.
     if (d.temperature < 0) d.temperature = 0.7f;
     if (d.top_p < 0) d.top_p = 0.9f;
+    return d;
+}
+
+void conversation_print_settings(Buffer *out, const Chat *chat) {
+    GenerationDefaults d = defaults_of(chat);
+    print_sampling(out, &chat->session, &d);
+    if (option_given(&chat->options, OPTION_MAX_TOKENS))
+        buffer_print(out, ", max-tokens %" PRId64, chat->options.max_tokens);
+    else
+        buffer_print(out, ", max-tokens %d", TYPED_TOKENS);
+    buffer_print(out, ", seed %" PRIu64, chat->seed);
+}
+
+bool conversation_open_sampler(Chat *chat, Error *error) {
+    GenerationDefaults d = defaults_of(chat);
     limpid_sampler *sampler =
         open_sampler(&chat->session, &(SamplerWanted){.defaults = &d}, &chat->seed, error);
     if (!sampler) return false;

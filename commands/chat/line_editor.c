@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -35,10 +36,12 @@ struct LineEditor {
     char *path_owned;
     bool color, quiet;
     wchar_t mark[40];
+    size_t mark_width;
     size_t most;              // bytes of the line
     struct termios before;    // of the terminal, before the editor
     sigset_t outside;         // signals blocked while no line is edited
     bool interrupted, at_end; // by Ctrl-C; the cursor is at the end of what was typed
+    bool any_key;             // was typed for this line
     LineKeys keys;
 };
 
@@ -59,10 +62,18 @@ static void on_signal(int number) {
         if (SIGNALS[i] == number) arrived[i] = 1;
 }
 
+// On from line_editor_open to line_editor_close, so that what is pasted during an answer is one
+// message too.
 static void set_paste(bool on) {
     const char *text = on ? PASTE_ON : PASTE_OFF;
     output_bytes(text, strlen(text));
     output_flush();
+}
+
+// In a signal handler.
+static void set_paste_now(bool on) {
+    const char *text = on ? PASTE_ON : PASTE_OFF;
+    if (write(STDOUT_FILENO, text, strlen(text)) < 0) return; // the terminal is gone
 }
 
 static volatile sig_atomic_t continued; // by SIGCONT
@@ -100,6 +111,28 @@ static void pass_on(LineEditor *e, int number) {
     el_wset(e->libedit, EL_REFRESH);
 }
 
+// The window has another width, and terminals have broken their lines anew: this one is drawn again
+// from its first row on. Cleared row by row, since some keep a screen that is cleared as a whole.
+static void take_new_width(LineEditor *e) {
+    const LineInfoW *info = el_wline(e->libedit);
+    struct winsize window;
+    Buffer text = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || !window.ws_col) return;
+    size_t above = line_rows(info->buffer, info->cursor, e->mark_width, window.ws_col);
+    size_t rows = line_rows(info->buffer, info->lastchar, e->mark_width, window.ws_col) + 1;
+    buffer_print(&text, "\r");
+    if (above) buffer_print(&text, "\033[%zuA", above);
+    buffer_print(&text, "\0337"); // keeps the cursor's place
+    for (size_t i = 0; i < rows && i < window.ws_row; i++)
+        buffer_print(&text, "\033[K\033[B"); // clears to the end of the row, goes down
+    buffer_print(&text, "\0338");            // back to it
+    if (!text.failed) output_bytes((const char *)text.bytes, text.size);
+    output_flush();
+    buffer_free(&text);
+    el_resize(e->libedit);
+    el_wset(e->libedit, EL_REFRESH);
+}
+
 // False: the line ends here, by Ctrl-C.
 static bool handle_signals(LineEditor *e) {
     for (int i = 0; i < N_SIGNALS; i++) {
@@ -108,7 +141,7 @@ static bool handle_signals(LineEditor *e) {
         if (SIGNALS[i] == SIGINT)
             e->interrupted = true;
         else if (SIGNALS[i] == SIGWINCH)
-            el_resize(e->libedit);
+            take_new_width(e);
         else
             pass_on(e, SIGNALS[i]);
     }
@@ -133,7 +166,7 @@ static int read_byte(LineEditor *e, char *byte) {
 static bool wants_redraw(LineEditor *e) {
     const LineInfoW *info = el_wline(e->libedit);
     const wchar_t *end = info->lastchar;
-    return line_wants_redraw(&e->keys, info->buffer, end, info->cursor < end, wcslen(e->mark));
+    return line_wants_redraw(&e->keys, info->buffer, end, info->cursor < end, e->mark_width);
 }
 
 // libedit's el_rfunc_t. Bytes that are no UTF-8 are skipped. After Ctrl-C the last key is Ctrl-E,
@@ -156,6 +189,7 @@ static int read_key(EditLine *libedit, wchar_t *key) {
         length++;
         if (utf8_decode(bytes, length, &character)) {
             *key = (wchar_t)character;
+            e->any_key = true;
             line_note_key(&e->keys, *key);
             return 1;
         }
@@ -271,11 +305,12 @@ static void enter(void *context, const char *text, size_t length) {
 
 // What the signals that end or stop the program give back while no line is edited.
 static struct termios at_end;
-static const int ENDS[] = {SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
+static const int ENDS[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
 enum { N_ENDS = sizeof ENDS / sizeof *ENDS };
 
 static void on_end(int number) {
     tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
+    set_paste_now(false);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -287,6 +322,7 @@ static void on_stop(int number) {
     sigset_t one;
     bool known = !tcgetattr(STDIN_FILENO, &now);
     if (known) tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
+    set_paste_now(false);
     sigemptyset(&one);
     sigaddset(&one, number);
     signal(number, SIG_DFL);
@@ -295,6 +331,7 @@ static void on_stop(int number) {
     pthread_sigmask(SIG_BLOCK, &one, NULL);
     signal(number, on_stop);
     if (known) tcsetattr(STDIN_FILENO, TCSANOW, &now);
+    set_paste_now(true);
     errno = saved;
 }
 
@@ -316,6 +353,7 @@ static void make_quiet(LineEditor *e) {
     for (int i = 0; i < N_ENDS; i++)
         handle(ENDS[i], on_end);
     handle(SIGTSTP, on_stop);
+    set_paste(true);
 }
 
 // libedit goes on where it gets no memory, and crashes. So what it takes while it is opened, 90 KB,
@@ -368,7 +406,8 @@ void line_editor_close(LineEditor *e) {
     if (!e) return;
     if (e->libedit) el_end(e->libedit);
     if (e->history) history_wend(e->history);
-    interrupt_terminal(NULL);
+    interrupt_terminal(NULL, NULL);
+    set_paste(false);
     if (e->quiet) tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
     for (int i = 0; i < N_ENDS; i++)
         handle(ENDS[i], SIG_DFL);
@@ -383,13 +422,14 @@ void line_editor_remember(LineEditor *e, const char *text, size_t length) {
 }
 
 void line_editor_hush(LineEditor *e) {
-    if (e) interrupt_terminal(&e->before);
+    if (e) interrupt_terminal(&e->before, PASTE_OFF);
 }
 
 // ---- a line ----
 
 // libedit hides an escape sequence between two \1 only where a character comes after it.
 static void set_mark(LineEditor *e, const char *mark) {
+    e->mark_width = strlen(mark);
     if (e->color)
         swprintf(e->mark, sizeof e->mark / sizeof *e->mark, L"\1\033[1m\1%.*s\1\033[0m\1 ",
                  (int)strlen(mark) - 1, mark);
@@ -417,14 +457,13 @@ static const wchar_t *edit(LineEditor *e, int *length) {
         sigaction(SIGNALS[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN) sigaction(SIGNALS[i], &action, NULL);
     }
-    e->interrupted = e->at_end = false;
+    e->interrupted = e->at_end = e->any_key = false;
     e->keys = (LineKeys){0};
     el_resize(e->libedit);
     // Before the mark, which el_wgets would write first: keys may be typed as soon as it is seen.
     el_wset(e->libedit, EL_PREP_TERM, 1);
     set_paste(true);
     const wchar_t *wide = el_wgets(e->libedit, length);
-    set_paste(false);
     for (int i = 0; i < N_SIGNALS; i++)
         sigaction(SIGNALS[i], &before[i], NULL);
     sigprocmask(SIG_SETMASK, &e->outside, NULL);
@@ -437,12 +476,12 @@ bool line_editor_read(LineEditor *e, const char *mark, Buffer *line, size_t most
     line->size = 0;
     e->most = most;
     set_mark(e, mark);
-    interrupt_terminal(NULL);
+    interrupt_terminal(NULL, NULL);
     const wchar_t *wide = edit(e, &length);
     if (e->interrupted) {
         const LineInfoW *info = el_wline(e->libedit);
         *end = LINE_CLEARED;
-        if (info->lastchar > info->buffer) buffer_zeros(line, 1);
+        if (info->lastchar > info->buffer || e->any_key) buffer_zeros(line, 1);
         output_bytes("\n", 1);
         output_flush();
         return true;

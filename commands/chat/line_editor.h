@@ -74,6 +74,10 @@ typedef struct LineKeys { // zero it for each line
 
 enum { LINE_REDRAW = 037 }; // ^_, the key that redraws
 
+// The rows between the first one of a line begin .. cursor, behind a mark of `width` columns, and
+// the cursor's, in a window of so many columns.
+size_t line_rows(const wchar_t *begin, const wchar_t *cursor, size_t width, size_t columns);
+
 void line_note_key(LineKeys *keys, wchar_t key);
 
 // Before a key is waited for: whether the line begin .. end, behind a mark of `width` columns, has

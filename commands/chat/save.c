@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CHAT_FORMAT "limpid-chat 1"
@@ -76,17 +77,30 @@ static bool inputs_of_chat(FileSet *inputs, const Options *o, Error *error) {
     return true;
 }
 
+// The file that /save wrote last, as it was then: it holds an earlier state of this conversation.
+static bool is_last_saved(const Chat *chat, const char *path) {
+    const struct stat *last = &chat->last_saved;
+    struct stat now;
+    return chat->has_saved && !stat(path, &now) && now.st_dev == last->st_dev &&
+           now.st_ino == last->st_ino && now.st_size == last->st_size &&
+           now.st_mtim.tv_sec == last->st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == last->st_mtim.tv_nsec;
+}
+
 bool conversation_save(Chat *chat, const char *path, bool force, Error *error) {
     char digest[FNV_HEX];
     Buffer b = {0};
     FileSet inputs = {0};
-    OutputFile out = {.path = path, .inputs = &inputs, .force = force || chat->options.force};
+    bool mine = is_last_saved(chat, path);
+    OutputFile out = {
+        .path = path, .inputs = &inputs, .force = force || mine || chat->options.force};
     bool good = inputs_of_chat(&inputs, &chat->options, error) &&
                 inputs_check(&out, &chat->options, error) &&
                 model_digest(digest, &chat->session, error);
     if (good) conversation_print(&b, chat, digest);
     if (b.failed) good = error_set(error, ERROR_MEMORY, "no memory for the file");
     good = good && file_write(&out, b.bytes, b.size, error);
+    if (good) chat->has_saved = !stat(path, &chat->last_saved);
     buffer_free(&b);
     file_set_free(&inputs);
     return good;
@@ -110,6 +124,21 @@ bool transcript_open(Chat *chat, Error *error) {
     return chat->transcript >= 0 || error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
 }
 
+static bool append_line(const Chat *chat, Buffer *line, Error *error) {
+    bool good = !line->failed || error_set(error, ERROR_MEMORY, "no memory for the transcript");
+    if (good && !write_whole(chat->transcript, line->bytes, line->size))
+        good = error_set(error, ERROR_IO, "%s: %s", chat->options.transcript, strerror(errno));
+    buffer_free(line);
+    return good;
+}
+
+bool transcript_event(const Chat *chat, const char *event, Error *error) {
+    Buffer line = {0};
+    if (chat->transcript < 0) return true;
+    buffer_print(&line, "{\"event\":\"%s\"}\n", event);
+    return append_line(chat, &line, error);
+}
+
 bool transcript_add(const Chat *chat, const char *role, const void *text, size_t length,
                     const char *stop, Error *error) {
     Buffer line = {0};
@@ -117,11 +146,7 @@ bool transcript_add(const Chat *chat, const char *role, const void *text, size_t
     put_message(&line, role, text, length);
     if (stop) buffer_print(&line, ",\"stop\":\"%s\"", stop);
     buffer_print(&line, "}\n");
-    bool good = !line.failed || error_set(error, ERROR_MEMORY, "no memory for the transcript");
-    if (good && !write_whole(chat->transcript, line.bytes, line.size))
-        good = error_set(error, ERROR_IO, "%s: %s", chat->options.transcript, strerror(errno));
-    buffer_free(&line);
-    return good;
+    return append_line(chat, &line, error);
 }
 
 // ---- reading ----

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,13 +24,6 @@ static SlashResult leave(Chat *chat, const char *argument, Buffer *message) {
     return SLASH_EXIT;
 }
 
-static SlashResult clear(Chat *chat, const char *argument, Buffer *message) {
-    (void)argument, (void)message;
-    conversation_clear(chat);
-    note("the conversation begins anew%s", chat->has_system ? "; the system message stays" : "");
-    return SLASH_DONE;
-}
-
 static SlashResult set_system(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     (void)message;
@@ -40,12 +34,36 @@ static SlashResult set_system(Chat *chat, const char *argument, Buffer *message)
     return SLASH_DONE;
 }
 
+// "~/a" as a shell has it; any other path as it is. Borrowed until the next call.
+static const char *under_home(const char *path) {
+    static char out[4096]; // a stack frame has no room for it
+    const char *home = getenv("HOME");
+    if (path[0] != '~' || path[1] != '/' || !home || !*home) return path;
+    int length = snprintf(out, sizeof out, "%s%s", home, path + 1);
+    return length > 0 && (size_t)length < sizeof out ? out : path;
+}
+
+// What the lines of the transcript so far do not show.
+static void record(const Chat *chat, const char *event) {
+    Error error = {0};
+    if (!transcript_event(chat, event, &error)) note("%s", error.message);
+}
+
+static SlashResult clear(Chat *chat, const char *argument, Buffer *message) {
+    (void)argument, (void)message;
+    conversation_clear(chat);
+    record(chat, "clear");
+    note("the conversation begins anew%s", chat->has_system ? "; the system message stays" : "");
+    return SLASH_DONE;
+}
+
 static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     (void)message;
     static const char FORCE[] = "--force ";
     bool force = !strncmp(argument, FORCE, strlen(FORCE));
-    const char *path = force ? argument + strlen(FORCE) : argument, *last = strrchr(argument, ' ');
+    const char *path = under_home(force ? argument + strlen(FORCE) : argument);
+    const char *last = strrchr(argument, ' ');
     if (last && !strcmp(last, " --force")) {
         note("/save: --force comes first: /save --force FILE");
         return SLASH_DONE;
@@ -62,7 +80,9 @@ static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
 static SlashResult load(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     (void)message;
-    if (conversation_load(chat, argument, &error))
+    bool loaded = conversation_load(chat, under_home(argument), &error);
+    if (loaded) record(chat, "load");
+    if (loaded)
         note("loaded: %zu exchange%s%s", chat->n_turns, chat->n_turns == 1 ? "" : "s",
              chat->has_system ? " and a system message" : "");
     else
@@ -74,6 +94,7 @@ static SlashResult undo(Chat *chat, const char *argument, Buffer *message) {
     (void)argument, (void)message;
     note(chat->n_turns ? "the last message and its answer are forgotten"
                        : "there is nothing before");
+    if (chat->n_turns) record(chat, "undo");
     conversation_undo(chat);
     return SLASH_DONE;
 }
@@ -84,6 +105,7 @@ static SlashResult retry(Chat *chat, const char *argument, Buffer *message) {
     const Buffer *user = &chat->turns[chat->n_turns - 1].user;
     message->size = 0;
     buffer_put(message, user->bytes, user->size);
+    record(chat, "undo");
     conversation_undo(chat);
     return SLASH_SEND;
 }
@@ -105,6 +127,14 @@ static const OptionRow *row_to_set(char *name) {
     return NULL;
 }
 
+static void say_settings(Chat *chat) {
+    Buffer line = {0};
+    conversation_print_settings(&line, chat);
+    buffer_zeros(&line, 1);
+    if (!line.failed) note("%s", (const char *)line.bytes);
+    buffer_free(&line);
+}
+
 static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     char name[32] = "";
@@ -116,6 +146,7 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
     if (*name && !row) note("/set: there is no \"%s\"", name);
     if (row && !*value) note("/set %s: the value is missing", name);
     if (!row || !*value) {
+        if (!*name) say_settings(chat);
         note("/set NAME VALUE: temperature, top-p, top-k, min-p, typical-p, repeat-penalty, "
              "repeat-last-n, presence-penalty, frequency-penalty, xtc-probability, xtc-threshold, "
              "dry-multiplier, dry-base, dry-allowed-length, dry-penalty-last-n, mirostat, "
@@ -123,7 +154,7 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
         return SLASH_DONE;
     }
     Options before = chat->options;
-    if (option_store(&chat->options, row, value, &error)) {
+    if (option_store(&chat->options, row, row->name, value, &error)) {
         chat->options.given[row->id] = true;
         if (conversation_open_sampler(chat, &error)) {
             note("%s is %s", row->name, value);
@@ -138,9 +169,14 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
 static SlashResult say_statistics(Chat *chat, const char *argument, Buffer *message) {
     const Model *model = chat->session.model;
     (void)argument, (void)message;
-    note("%zu exchange%s, %d of %d tokens of the context, seed %" PRIu64, chat->n_turns,
-         chat->n_turns == 1 ? "" : "s", chat->begun ? kv_cache_length(&model->cache, 0) : 0,
-         model->options.context, chat->seed);
+    char left[48] = "", used[64] = "the next message is read with all before it";
+    if (chat->left)
+        snprintf(left, sizeof left, ", %zu of them in the context", chat->n_turns - chat->left);
+    if (chat->begun || !chat->n_turns)
+        snprintf(used, sizeof used, "%d of %d tokens of the context",
+                 chat->begun ? kv_cache_length(&model->cache, 0) : 0, model->options.context);
+    note("%zu exchange%s%s; %s; seed %" PRIu64, chat->n_turns, chat->n_turns == 1 ? "" : "s", left,
+         used, chat->seed);
     if (chat->decode_rate > 0)
         note("the last answer: prompt %.1f tokens/s, text %.1f tokens/s; memory %.1f MB",
              chat->prompt_rate, chat->decode_rate, (double)peak_memory_bytes() / 1e6);
@@ -157,8 +193,8 @@ static const Command COMMANDS[] = {
     {"system", "TEXT", "sets the system message", false, set_system},
     {"undo", NULL, "forgets the last message and its answer", false, undo},
     {"retry", NULL, "asks for another answer to the last message", false, retry},
-    {"set", "NAME VALUE", "temperature 0.5, top-p, max-tokens, ...", true, set},
-    {"save", "FILE", "writes the conversation as JSON", false, save},
+    {"set", "NAME VALUE", "temperature 0.5, ...; alone: all", true, set},
+    {"save", "FILE", "writes JSON; --force FILE replaces", false, save},
     {"load", "FILE", "goes on with a saved one", false, load},
     {"stats", NULL, "context in use, tokens per second", false, say_statistics},
     {.name = NULL},

@@ -29,6 +29,23 @@ void line_note_key(LineKeys *keys, wchar_t key) {
     keys->next = begins ? KEY_AFTER_ESCAPE : next_of(keys->next, key);
 }
 
+size_t line_rows(const wchar_t *begin, const wchar_t *cursor, size_t width, size_t columns) {
+    enum { TAB = 8 };
+    size_t rows = 0, column = width;
+    for (; begin < cursor; begin++) {
+        int of_character = wcwidth(*begin);
+        size_t wide = *begin == L'\t'     ? TAB - column % TAB
+                      : of_character >= 0 ? (size_t)of_character
+                                          : 2; // ^A
+        if (*begin == L'\n' || column + wide > columns) {
+            rows++;
+            column = 0;
+        }
+        if (*begin != L'\n') column += wide;
+    }
+    return rows + column / columns;
+}
+
 static bool key_waits(void) {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     return poll(&input, 1, 0) > 0;

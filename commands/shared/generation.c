@@ -316,6 +316,11 @@ static void put_rate(Buffer *line, double rate) {
     if (isfinite(rate)) buffer_print(line, rate < 100 ? ", %.1f/s" : ", %.0f/s", rate);
 }
 
+// "0.012", "0.25", "43.5"
+static void put_seconds(Buffer *line, double seconds) {
+    buffer_print(line, "; first after %.*f s", seconds < 0.1 ? 3 : seconds < 10 ? 2 : 1, seconds);
+}
+
 void print_incomplete(const Generation *g) {
     if (limpid_sampler_ending(g->sampler, NULL) != LIMPID_GOES_ON) return;
     note("the text ended (%s) before the grammar allows an end: it is incomplete",
@@ -334,21 +339,22 @@ static void print_drafts(const Generation *g) {
          c->passes == 1 ? "" : "es");
 }
 
-// One line, which fits a window of 80 columns up to the seed, and one for drafts.
+// One line, which fits a window of 80 columns, and one for drafts.
 void print_statistics(const Generation *g) {
     Buffer line = {0};
     buffer_print(&line, "prompt ");
-    // Ctrl-C came before all of it was read.
-    if (g->prompt_read + g->cached < g->prompt_tokens && g->stop == STOP_INTERRUPT)
-        buffer_print(&line, "%zu of ", g->prompt_read + g->cached);
+    // The rest was in the cache, or Ctrl-C came before it.
+    if (g->prompt_read < g->prompt_tokens) buffer_print(&line, "%zu of ", g->prompt_read);
     buffer_print(&line, "%zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
     put_rate(&line, prompt_rate(g));
     buffer_print(&line, "; text %zu", g->ids.count);
     put_rate(&line, decode_rate(g));
-    if (g->first_token_at)
-        buffer_print(&line, "; first after %.3f s", g->first_token_at - g->session->started);
-    buffer_print(&line, "; %.1f MB%s", (double)peak_memory_bytes() / 1e6, build_remark());
-    if (g->told_seed) buffer_print(&line, "; seed %" PRIu64, *g->told_seed);
+    if (g->first_token_at) put_seconds(&line, g->first_token_at - g->session->started);
+    if (g->told_seed)
+        buffer_print(&line, "; seed %" PRIu64, *g->told_seed);
+    else
+        buffer_print(&line, "; %.1f MB", (double)peak_memory_bytes() / 1e6);
+    buffer_print(&line, "%s", build_remark());
     buffer_zeros(&line, 1);
     if (!line.failed) note("%s", (const char *)line.bytes);
     buffer_free(&line);

@@ -125,6 +125,8 @@ typedef struct SamplerWanted {
 // tokenizer, which dry's sequence breakers need) or 5.
 limpid_sampler *open_sampler(const Session *session, const SamplerWanted *wanted, uint64_t *seed,
                              Error *error);
+// The settings that open_sampler takes, as text.
+void print_sampling(Buffer *out, const Session *session, const GenerationDefaults *defaults);
 // limpid_sampler_begin.
 bool begin_text(limpid_sampler *sampler, const int32_t *prompt, size_t count, bool first,
                 Error *error);
@@ -133,7 +135,8 @@ bool begin_text(limpid_sampler *sampler, const int32_t *prompt, size_t count, bo
 void print_incomplete(const Generation *g);
 
 // "prompt 5 tokens, 312/s; text 60, 56.9/s; first after 0.006 s; 14.9 MB" on standard error: tokens
-// per second, seconds to the first token of the text, the peak of memory.
+// per second, seconds to the first token of the text, the peak of memory or the seed to be told.
+// "prompt 12 of 40 tokens": the others were in the cache, or Ctrl-C came before them.
 void print_statistics(const Generation *g);
 double prompt_rate(const Generation *g); // tokens/s; NaN where nothing was measured
 double decode_rate(const Generation *g);

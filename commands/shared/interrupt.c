@@ -7,6 +7,7 @@
 #include "commands/shared/interrupt.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
@@ -15,12 +16,14 @@ enum { N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS };
 // A global, since a signal handler takes no argument of ours; read by the threads of the device.
 static int asked;                           // the signal
 static const struct termios *terminal;      // NULL: as it is
+static const char *to_terminal;             // NULL: nothing
 static struct sigaction outside[N_SIGNALS]; // dispositions before interrupt_begin
 static bool begun;
 
 static void on_interrupt(int number) {
     __atomic_store_n(&asked, number, __ATOMIC_RELAXED);
     if (terminal) tcsetattr(STDIN_FILENO, TCSANOW, terminal);
+    if (to_terminal && write(STDOUT_FILENO, to_terminal, strlen(to_terminal)) < 0) return;
     // The second one finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
     // terminal that it came in between goes on; stdio would drop the text and report a failure.
 }
@@ -58,8 +61,9 @@ const int *interrupt_flag(void) {
     return &asked;
 }
 
-void interrupt_terminal(const struct termios *modes) {
+void interrupt_terminal(const struct termios *modes, const char *text) {
     terminal = modes;
+    to_terminal = text;
 }
 
 void interrupt_end(void) {

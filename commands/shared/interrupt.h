@@ -13,6 +13,7 @@ void interrupt_renew(void);      // interrupt_begin, but what ends a conversatio
 const int *interrupt_flag(void); // not 0 where it was asked: ModelOptions.stop
 void interrupt_end(void);        // restores the dispositions
 void interrupt_raise(void);      // ends the program by that signal: exit status 130 for SIGINT
-// The first Ctrl-C sets the terminal of standard input to these modes, since the second ends the
-// program at once; borrowed until the next call. NULL: to none.
-void interrupt_terminal(const struct termios *modes);
+// The first Ctrl-C sets the terminal of standard input to these modes and writes the text to
+// standard output, since the second ends the program at once; both are borrowed until the next
+// call. NULL: it does not.
+void interrupt_terminal(const struct termios *modes, const char *text);

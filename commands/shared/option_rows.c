@@ -127,7 +127,7 @@ static const OptionRow ROWS[] = {
      .commands = TEXT_COMMANDS},
     {.id = OPTION_MODE, .name = "mode", .short_name = 'm', .kind = KIND_CHOICE,
      .offset = FIELD(mode), .commands = TEXT_COMMANDS, .choices = "generate|chat",
-     .meaning = "-m is the mode, as in llama2.c; the model is run MODEL or --model MODEL"},
+     .meaning = "-m is the mode, as in llama2.c; the model is `run MODEL` or --model MODEL"},
     {.id = OPTION_SYSTEM, .name = "system", .short_name = 'y', .kind = KIND_TEXT,
      .offset = FIELD(system), .commands = TEXT_COMMANDS},
     {.id = OPTION_SYSTEM, .name = "system-prompt", .kind = KIND_TEXT, .offset = FIELD(system),

@@ -53,5 +53,7 @@ bool refuse_unknown(const char *argument, CommandBit command, Error *error);
 void options_list(const char *command, CommandBit bit, const char *summary);
 
 // Parses `text` as the row says and writes it to the row's field, whose type follows from the kind.
-// A text is borrowed. False: exit code 2.
-bool option_store(Options *options, const OptionRow *row, const char *text, Error *error);
+// A text is borrowed. typed: the option as the user spelled it, "-p" or "--top-p", which begins the
+// message; NULL: nothing does. False: exit code 2.
+bool option_store(Options *options, const OptionRow *row, const char *typed, const char *text,
+                  Error *error);

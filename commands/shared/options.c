@@ -70,20 +70,17 @@ bool parse_choice(int *out, const char *choices, const char *text) {
     }
 }
 
-// "-p: " if the option has a short name, else "--min-p: "; nothing where the row has no name.
-static void spell(char out[40], const OptionRow *row) {
-    if (!row->name)
-        *out = '\0';
-    else if (row->short_name)
-        snprintf(out, 40, "-%c: ", row->short_name);
-    else
-        snprintf(out, 40, "--%s: ", row->name);
+// What the row says of the option; what it says of its letter only to those who typed that.
+static const char *meaning_for(const OptionRow *row, const char *typed) {
+    const char *meaning = row->meaning ? row->meaning : "";
+    bool of_letter = row->short_name && meaning[0] == '-' && meaning[1] == row->short_name;
+    return typed && of_letter && strlen(typed) != 2 ? "" : meaning;
 }
 
-// The message for a malformed value: the flag, the value, what is wanted. False.
-static bool refuse_value(const OptionRow *row, const char *text, Error *error) {
-    char wanted[120], flag[40];
-    spell(flag, row);
+// The message for a malformed value: the option, the value, what is wanted. False.
+static bool refuse_value(const OptionRow *row, const char *typed, const char *text, Error *error) {
+    char wanted[120];
+    const char *meaning = meaning_for(row, typed);
     switch (row->kind) {
     case KIND_CHOICE: snprintf(wanted, sizeof wanted, "one of %s", row->choices); break;
     case KIND_UNSIGNED: snprintf(wanted, sizeof wanted, "an integer 0 .. 2^64-1"); break;
@@ -95,11 +92,12 @@ static bool refuse_value(const OptionRow *row, const char *text, Error *error) {
                  row->kind == KIND_LIST ? "up to 16 integers, separated by commas," : "an integer",
                  row->low, row->high);
     }
-    return error_set(error, ERROR_USAGE, "%sgot \"%.80s\", wanted %s%s%s", flag, text, wanted,
-                     row->meaning ? "; " : "", row->meaning ? row->meaning : "");
+    return error_set(error, ERROR_USAGE, "%.40s%sgot \"%.80s\", wanted %s%s%s", typed ? typed : "",
+                     typed ? ": " : "", text, wanted, *meaning ? "; " : "", meaning);
 }
 
-bool option_store(Options *options, const OptionRow *row, const char *text, Error *error) {
+bool option_store(Options *options, const OptionRow *row, const char *typed, const char *text,
+                  Error *error) {
     void *field = (char *)options + row->offset;
     int64_t integer = 0;
     double number = 0;
@@ -109,9 +107,9 @@ bool option_store(Options *options, const OptionRow *row, const char *text, Erro
     case KIND_TEXT: *(const char **)field = text; break;
     case KIND_TEXTS: {
         TextList *list = field;
-        if (!*text) return error_set(error, ERROR_USAGE, "--%s: the text is empty", row->name);
+        if (!*text) return error_set(error, ERROR_USAGE, "%s: the text is empty", typed);
         if (list->count == OPTIONS_MAX_STOPS)
-            return error_set(error, ERROR_USAGE, "--%s is given more than %d times", row->name,
+            return error_set(error, ERROR_USAGE, "%s is given more than %d times", typed,
                              OPTIONS_MAX_STOPS);
         list->texts[list->count++] = text;
         break;
@@ -129,7 +127,7 @@ bool option_store(Options *options, const OptionRow *row, const char *text, Erro
     case KIND_LIST: good = parse_list(field, row, text); break;
     case KIND_CHOICE: good = parse_choice(field, row->choices, text); break;
     }
-    return good || refuse_value(row, text, error);
+    return good || refuse_value(row, typed, text, error);
 }
 
 // Fields that are not named begin as 0, false or NULL.
@@ -171,7 +169,7 @@ static bool refuse_option(const char *argument, int letter, CommandBit command, 
         if (same && !(row->commands & command))
             return error_set(error, ERROR_USAGE,
                              "%.60s is not an option of this command "
-                             "(run COMMAND --help lists them)",
+                             "(`run COMMAND --help` lists them)",
                              argument);
         if (same && row->kind == KIND_FLAG)
             return error_set(error, ERROR_USAGE, "--%s takes no value", row->name);
@@ -212,12 +210,27 @@ static const OptionRow *row_of(int code, CommandBit command) {
     return NULL;
 }
 
-// One result of getopt_long. ':' is a missing value, '?' an option that it does not know.
-static bool take_option(Options *options, int code, CommandBit command, char **argv, Error *error) {
+// With its other names, since the first may have been one of them. False.
+static bool refuse_second(const OptionRow *given, const char *typed, Error *error) {
+    char names[120] = "";
+    size_t used = 0;
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        if (row->id == given->id && row != given && used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, ", --%s", row->name);
+    return error_set(error, ERROR_USAGE,
+                     *names ? "%s is given twice (--%s%s are one option)" : "%s is given twice",
+                     typed, given->name, names);
+}
+
+// One result of getopt_long. ':' is a missing value, '?' an option that it does not know. `name`:
+// of a long option, as it is in full.
+static bool take_option(Options *options, int code, const char *name, CommandBit command,
+                        char **argv, Error *error) {
     if (code == ':') {
         const OptionRow *row = row_of(optopt, command);
+        const char *meaning = row ? meaning_for(row, argv[optind - 1]) : "";
         return error_set(error, ERROR_USAGE, "%.60s wants a value%s%s", argv[optind - 1],
-                         row && row->meaning ? "; " : "", row && row->meaning ? row->meaning : "");
+                         *meaning ? "; " : "", meaning);
     }
     if (code == '?') {
         // For a bad letter inside "-xyz", optind may still point at the word itself.
@@ -226,10 +239,15 @@ static bool take_option(Options *options, int code, CommandBit command, char **a
         return refuse_option(is_letter ? letter : argv[optind - 1], optopt, command, error);
     }
     const OptionRow *row = row_of(code, command);
+    char typed[40];
+    if (code < 256)
+        snprintf(typed, sizeof typed, "-%c", code);
+    else
+        snprintf(typed, sizeof typed, "--%s", name);
     if (option_given(options, row->id) && row->kind != KIND_TEXTS)
-        return error_set(error, ERROR_USAGE, "--%s is given twice", row->name);
+        return refuse_second(row, typed, error);
     options->given[row->id] = true;
-    if (!option_store(options, row, optarg, error)) return false;
+    if (!option_store(options, row, typed, optarg, error)) return false;
     // In other programs -t is the number of threads.
     double t = options->temperature;
     if (code != 't' || row->id != OPTION_TEMPERATURE || t <= 2) return true;
@@ -299,11 +317,11 @@ static bool walk(Walk *w, Options *options, Error *error) {
     optind = 1;
     for (;;) {
         if (!skip_foreign(w, error)) return false;
-        int code = getopt_long(w->argc, w->argv, shorts, longs, NULL);
+        int index = 0, code = getopt_long(w->argc, w->argv, shorts, longs, &index);
         if (code == -1) break;
         if (code == 1)
             add_word(w, optarg);
-        else if (!take_option(options, code, w->command, w->argv, error))
+        else if (!take_option(options, code, longs[index].name, w->command, w->argv, error))
             return false;
     }
     for (; optind < w->argc; optind++) // behind --

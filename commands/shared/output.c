@@ -330,14 +330,36 @@ void error_print(const char *text, int column, int indent) {
     fputc('\n', stderr);
 }
 
+// "`run diff`" as it is typed here, "`limpid diff`".
+static void name_commands(char *out, size_t size, const char *text) {
+    static const char NAMED[] = "`run ";
+    size_t used = 0, room = size - 1;
+    while (*text && used < room) {
+        if (strncmp(text, NAMED, sizeof NAMED - 1)) {
+            out[used++] = *text++;
+            continue;
+        }
+        used += (size_t)snprintf(out + used, size - used, "`%s ", program_name());
+        text += sizeof NAMED - 1;
+    }
+    out[used < room ? used : room] = '\0';
+}
+
+void error_tell(const char *message) {
+    char line[ERROR_MESSAGE_SIZE + 256];
+    name_commands(line, sizeof line, message);
+    fprintf(stderr, "%s: %s\n", program_name(), line);
+}
+
 // Cut at 511 bytes. Escaped here, whatever a path or a file's content put in.
 void note(const char *format, ...) {
-    char raw[512], line[512];
+    char raw[512], escaped[512], line[768];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
-    escape_bytes(line, sizeof line, raw, strlen(raw));
+    escape_bytes(escaped, sizeof escaped, raw, strlen(raw));
+    name_commands(line, sizeof line, escaped);
     fprintf(stderr, "%s: ", program_name());
     error_print(line, (int)strlen(program_name()) + 2, 2);
 }

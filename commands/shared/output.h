@@ -87,8 +87,12 @@ const char *program_name(void);
 // words, to lines that begin with `indent` blanks.
 void error_print(const char *text, int column, int indent);
 
-// One line after "run: ", the program's name; a window narrower than it wraps it at words.
-// Printable ASCII: other bytes become \xNN, as in Error.
+// The line of an error: the program's name and the message, whose commands (`run diff A B`) are
+// called by that name too.
+void error_tell(const char *message);
+
+// One line after "run: ", the program's name, with commands as above; a window narrower than it
+// wraps it at words. Printable ASCII: other bytes become \xNN, as in Error.
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // A progress bar: shown only on a terminal, and only if the work takes a while. It has the time

@@ -90,13 +90,13 @@ bool sampling_biases(limpid_bias **biases, size_t *count, const Options *o, Erro
 
 // ---- the sampler ----
 
-// From the kernel; the time of day where it has no random numbers yet. Of 32 bits: it is printed to
-// be typed again.
+// From the kernel; the time of day where it has no random numbers yet. Of six digits: it is printed
+// to be typed again, in a line that fits a window.
 static uint64_t random_seed(void) {
     uint32_t seed = 0;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
         seed = (uint32_t)time(NULL);
-    return seed;
+    return seed % 1000000;
 }
 
 // The option where it is given, else the default where there is one (>= 0), else the option's own
@@ -141,6 +141,29 @@ static limpid_sampling sampling_of(const Options *o) {
         .dry_breakers = o->dry_breakers.count ? o->dry_breakers.texts : NULL,
         .n_dry_breakers = none ? 0 : (size_t)o->dry_breakers.count,
     };
+}
+
+// "temperature 0.7, top-p 0.9, ...": what is always there, and of the rest what is not off.
+void print_sampling(Buffer *out, const Session *s, const GenerationDefaults *defaults) {
+    const Options *o = s->options;
+    limpid_sampling sampling = sampling_of(o);
+    choose_cuts(&sampling, o, defaults, s->config->vocab_size);
+    const struct {
+        const char *name;
+        double value, off;
+    } rest[] = {
+        {"typical-p", o->typical_p, 1},
+        {"presence-penalty", o->presence_penalty, 0},
+        {"frequency-penalty", o->frequency_penalty, 0},
+        {"xtc-probability", o->xtc_probability, 0},
+        {"dry-multiplier", o->dry_multiplier, 0},
+        {"mirostat", o->mirostat, 0},
+    };
+    buffer_print(out, "temperature %g, top-p %g, top-k %d, min-p %g, repeat-penalty %g",
+                 (double)sampling.temperature, (double)sampling.top_p, sampling.top_k,
+                 (double)sampling.min_p, (double)sampling.repeat_penalty);
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        if (rest[i].value != rest[i].off) buffer_print(out, ", %s %g", rest[i].name, rest[i].value);
 }
 
 limpid_sampler *open_sampler(const Session *s, const SamplerWanted *wanted, uint64_t *seed,

@@ -31,7 +31,8 @@ static const ForeignOption FOREIGN[] = {
      "the system prompt is --system \"$(cat FILE)\""},
     {"-hf|-hfr|--hf-repo|-hff|--hf-file|-hfd|-hfrd|--hf-repo-draft|-mu|--model-url", EVERYWHERE,
      FOREIGN_VALUE,
-     "limpid downloads nothing; fetch the file and give its path (scripts/get_model fetches some)"},
+     "limpid downloads nothing; fetch the file and give its path (scripts/get_model of the source "
+     "tree fetches some)"},
     {"-np|--parallel", EVERYWHERE, FOREIGN_VALUE,
      "texts side by side are `run generate --prompts FILE --parallel N`"},
     {"--no-mmap|--mmap|--mlock", 0, FOREIGN_FLAG,
@@ -63,7 +64,7 @@ static const ForeignOption FOREIGN[] = {
      "samplers have one order: bias, penalties, DRY, temperature, top-k, top-p, min-p, typical-p, "
      "XTC"},
     {"--top-nsigma|--top-n-sigma|--dynatemp-range|--dynatemp-exp|--min-tokens-to-keep", EVERYWHERE,
-     FOREIGN_VALUE, "limpid does not have that sampler (run generate --help lists those it has)"},
+     FOREIGN_VALUE, "limpid does not have that sampler (`run generate --help` lists those it has)"},
     {"--extra-eos-token", EVERYWHERE, FOREIGN_VALUE, "a text that ends the output is --stop TEXT"},
     {"--prompt-cache|--prompt-cache-file", EVERYWHERE, FOREIGN_VALUE,
      "a prompt is kept by `run generate --cache FILE`, a conversation by `run chat --session "
@@ -184,6 +185,6 @@ bool refuse_unknown(const char *argument, CommandBit command, Error *error) {
     if (nearest)
         return error_set(error, ERROR_USAGE, "unknown option %.60s: did you mean --%s?", argument,
                          nearest);
-    return error_set(error, ERROR_USAGE, "unknown option %.60s (run COMMAND --help lists them)",
+    return error_set(error, ERROR_USAGE, "unknown option %.60s (`run COMMAND --help` lists them)",
                      argument);
 }

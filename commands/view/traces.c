@@ -79,7 +79,7 @@ static bool compare(TraceDiff *d, const Options *o, Error *error) {
     if (position >= 0)
         return error_set(error, ERROR_ANSWER_NO,
                          "the traces have different tokens from position %lld on, so their "
-                         "tensors say nothing of each other (run diff)",
+                         "tensors say nothing of each other (`run diff A B`)",
                          (long long)position);
     if (o->budget ? !budget_parse(&budget, o->budget, error)
                   : !trace_diff_budget(d, &budget, error))

@@ -45,7 +45,7 @@ Test(conversation, commands_are_not_sent_and_two_slashes_send_one) {
     TestRun r = chat_typed(small_model(), more, KEYS, COUNT(KEYS));
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
     CHECK(strstr(r.out, "/nope is no command"), "%s", r.out);
-    CHECK(strstr(r.out, "1 exchange, "), "%s", r.out);
+    CHECK(strstr(r.out, "1 exchange; "), "%s", r.out);
     char *sent = text_of("sent.jsonl");
     CHECK_INT(count_of(sent, "\n"), 2);
     CHECK(strstr(sent, "{\"role\":\"user\",\"content\":\"/path\"}\n"), "%s", sent);
@@ -58,16 +58,18 @@ Test(conversation, undo_and_retry_go_back_to_the_same_answer) {
     static const TypedKeys KEYS[] = {{"> ", "Lily had a cat\n"}, {"> ", "The dog ran\n"},
                                      {"> ", "/undo\n"},          {"> ", "The dog ran\n"},
                                      {"> ", "/retry\n"},         {"> ", "\x04"}};
-    char more[700], first[400], second[400], third[400];
+    char more[700], first[400], event[400], second[400], third[400];
     snprintf(more, sizeof more, "|--max-tokens|12|--repeat-penalty|1.3|--transcript|%s",
              test_temporary("undo.jsonl"));
     TestRun r = chat_typed(small_model(), more, KEYS, COUNT(KEYS));
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
     char *lines = text_of("undo.jsonl");
     CHECK(sscanf(lines,
-                 "%*[^\n]\n%*[^\n]\n%*[^\n]\n%399[^\n]\n%*[^\n]\n%399[^\n]\n%*[^\n]\n%399[^\n]",
-                 first, second, third) == 3,
+                 "%*[^\n]\n%*[^\n]\n%*[^\n]\n%399[^\n]\n%399[^\n]\n%*[^\n]\n%399[^\n]\n%*[^\n]\n"
+                 "%*[^\n]\n%399[^\n]",
+                 first, event, second, third) == 4,
           "%s", lines);
+    CHECK_STRING(event, "{\"event\":\"undo\"}"); // who reads the file takes the exchange back too
     CHECK_STRING(second, first);
     CHECK_STRING(third, first);
     free(lines);
@@ -277,7 +279,7 @@ Test(conversation, what_was_answered_before_ctrl_c_stays) {
              test_temporary("stopped.jsonl"));
     TestRun r = chat_typed(endless_model(), more, KEYS, COUNT(KEYS));
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
-    CHECK(strstr(r.out, "1 exchange, "), "%s", r.out);
+    CHECK(strstr(r.out, "1 exchange; "), "%s", r.out);
     char *lines = text_of("stopped.jsonl");
     CHECK(strstr(lines, "\"stop\":\"interrupt\"}\n") && strstr(lines, "assistant\",\"content\":\""),
           "%s", lines);
@@ -363,7 +365,8 @@ Test(conversation, an_answer_breaks_between_words) {
     // The transcript has the text without these breaks: each is one of its spaces.
     char *lines = text_of("wrapped.jsonl"),
          *text = strstr(lines, "assistant\",\"content\":\"") + 22;
-    const char *screen = strstr(r.out, "\x1b[?2004l") + 8;
+    const char *screen = strstr(r.out, "upon a time");
+    screen = strchr(screen, '\n') + 1;
     int column = 0, breaks = 0;
     for (; *text != '"'; text++, screen++) {
         if (*screen == '\r' && *text == ' ') {

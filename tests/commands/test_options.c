@@ -106,7 +106,7 @@ Test(options, long_names_and_defaults) {
 
 Test(options, values_of_other_programs_are_answered) {
     refused(FOR_GENERATE, "m|-p|Once upon", "-p is top-p, as in llama2.c; the prompt is -i");
-    refused(FOR_GENERATE, "m|-m|model.gguf", "the model is run MODEL or --model MODEL");
+    refused(FOR_GENERATE, "m|-m|model.gguf", "the model is `run MODEL` or --model MODEL");
     refused(FOR_GENERATE, "m|-t|8", "-t is temperature; threads are -j 8");
     refused(FOR_CHAT, "m|-t8", "(a temperature over 2 is --temp 8)");
     refused(FOR_GENERATE, "m|-n|-1", "-n counts forward passes, as in llama2.c");
@@ -192,7 +192,7 @@ Test(options, a_misspelt_name_gets_the_nearest) {
     refused(FOR_GENERATE, "m|--repeat|1",
             "--repeat is ambiguous: --repeat-penalty, --repeat-last-n");
     refused(FOR_GENERATE, "m|--entirely-else",
-            "unknown option --entirely-else (run COMMAND --help");
+            "unknown option --entirely-else (`run COMMAND --help");
     CHECK_STRING(command_nearest("bnech"), "bench");
     CHECK_STRING(command_nearest("perplexty"), "perplexity");
     CHECK(!command_nearest("model"));
