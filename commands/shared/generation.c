@@ -318,7 +318,7 @@ static void put_rate(Buffer *line, double rate) {
 
 // "0.012", "0.25", "43.5"
 static void put_seconds(Buffer *line, double seconds) {
-    buffer_print(line, "; first after %.*f s", seconds < 0.1 ? 3 : seconds < 10 ? 2 : 1, seconds);
+    buffer_print(line, "; first in %.*f s", seconds < 0.1 ? 3 : seconds < 10 ? 2 : 1, seconds);
 }
 
 void print_incomplete(const Generation *g) {

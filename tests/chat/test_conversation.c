@@ -3,6 +3,7 @@
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define COUNT(keys) (sizeof(keys) / sizeof *(keys))
@@ -389,5 +390,78 @@ Test(conversation, an_answer_breaks_between_words) {
     }
     CHECK(breaks > 1, "%s", r.out);
     free(lines);
+    test_run_free(&r);
+}
+
+// The file that it wrote itself, in a home directory; not one that another wrote.
+Test(conversation, its_own_file_is_saved_over) {
+    static const TypedKeys TWICE[] = {{"> ", "hello\n"},
+                                      {"> ", "/save ~/mine.json\n"},
+                                      {"> ", "there\n"},
+                                      {"> ", "/save ~/mine.json\n"},
+                                      {"> ", "\x04"}};
+    char home[600], file[700];
+    snprintf(home, sizeof home, "%s", test_temporary("home"));
+    snprintf(file, sizeof file, "%s/mine.json", home);
+    CHECK(!mkdir(home, 0700) && !setenv("HOME", home, 1));
+    TestRun r = chat_typed(small_model(), "|--max-tokens|2", TWICE, COUNT(TWICE));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK_INT(count_of(r.out, "run: saved: "), 2);
+    size_t size = 0;
+    char *text = test_read_file(file, &size);
+    CHECK(text && strstr(text, "\"content\":\"there\""), "%s", text ? text : "no file");
+    free(text);
+    test_run_free(&r);
+    test_write_file(file, "other", 5);
+    r = chat_typed(small_model(), "|--max-tokens|2", TWICE, COUNT(TWICE));
+    CHECK_INT(count_of(r.out, "run: saved: "), 0);
+    CHECK_INT(count_of(r.out, "is there already"), 2);
+    text = test_read_file(file, &size);
+    CHECK(text && size == 5 && !memcmp(text, "other", 5));
+    free(text);
+    test_run_free(&r);
+}
+
+Test(conversation, set_alone_shows_what_is_in_force) {
+    static const TypedKeys KEYS[] = {{"> ", "/set\n"},
+                                     {"> ", "/set top-p 3\n"},
+                                     {"> ", "/set top_p 0.25\n"},
+                                     {"> ", "/set xtc-probability 0.5\n"},
+                                     {"> ", "/set\n"},
+                                     {"> ", "\x04"}};
+    TestRun r = chat_typed(small_model(), "|-t|0.5|-s|7", KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "temperature 0.5, top-p 0.9, "), "%s", r.out);
+    CHECK(strstr(r.out, "max-tokens 1024, seed 7"), "%s", r.out);
+    CHECK(strstr(r.out, "/set: top-p: got \"3\", wanted a number 0 .. 1\r\n"), "%s", r.out);
+    CHECK(strstr(r.out, "temperature 0.5, top-p 0.25, "), "%s", r.out);
+    CHECK(strstr(r.out, ", xtc-probability 0.5, "), "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(conversation, its_own_file_is_not_saved_over_once_another_has_written_to_it) {
+    static const TypedKeys TWICE[] = {{"> ", "/save ~/mine.json\n"},
+                                      {"> ", "a b\n"}, // seconds, in which the other writes
+                                      {"> ", "/save ~/mine.json\n"},
+                                      {"> ", "\x04"}};
+    char home[600], file[700], other[2000];
+    snprintf(home, sizeof home, "%s", test_temporary("changed"));
+    snprintf(file, sizeof file, "%s/mine.json", home);
+    CHECK(!mkdir(home, 0700) && !setenv("HOME", home, 1));
+    snprintf(other, sizeof other,
+             "{ for i in $(seq 2000); do [ -s %s ] && break; sleep 0.01; done; printf other >%s; } "
+             ">/dev/null 2>&1 &",
+             file, file);
+    TestRun r = program_shell(other);
+    test_run_free(&r);
+    r = chat_typed(endless_model(), "|--ignore-eos|-c|500000|--max-tokens|20000|-s|1", TWICE,
+                   COUNT(TWICE));
+    CHECK(r.status == 0, "exit %d", r.status);
+    CHECK_INT(count_of(r.out, "run: saved: "), 1);
+    CHECK_INT(count_of(r.out, "is there already"), 1);
+    size_t size = 0;
+    char *text = test_read_file(file, &size);
+    CHECK(text && size == 5 && !memcmp(text, "other", 5));
+    free(text);
     test_run_free(&r);
 }

@@ -1,8 +1,11 @@
 // Messages typed at a terminal: what the keys mean is read in the history file, which has each
 // message as it was sent.
 #include "base/bytes.h"
+#include "commands/chat/line_editor.h"
+#include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
 
+#include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -182,4 +185,65 @@ Test(line_editor, ctrl_c_clears_the_line_and_twice_ends) {
     char *history = test_read_file(path, &size);
     CHECK(history && size == 5 && !memcmp(history, "kept\n", 5), "%.*s", (int)size, history);
     free(history);
+}
+
+// The endless answer ends by Ctrl-C; the lines that were pasted meanwhile wait for Enter.
+Test(line_editor, a_paste_during_an_answer_is_one_message) {
+    static const TypedKeys KEYS[] = {{MARK "> ", "a b\n"}, {"ab", "\x1b[200~one\rtwo\x1b[201~"},
+                                     {"ab", "\x03"},       {"two", "\n"},
+                                     {"ab", "\x03"},       {"> ", "\x04"}};
+    char line[1200];
+    need_editor();
+    const char *path = use_history("pasted early");
+    snprintf(line, sizeof line,
+             "chat|%s|--template|llama2|-q|--ignore-eos|-c|500000|-s|1|--color|never",
+             conversion_endless());
+    TestRun r = program_typed(line, KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    // Until Ctrl-C the terminal is told to mark what is pasted.
+    const char *answer = strstr(r.out, "abab"), *off = strstr(r.out, "\x1b[?2004l");
+    CHECK(answer && off && answer < off, "%s", r.out);
+    test_run_free(&r);
+    size_t size = 0;
+    char *history = test_read_file(path, &size);
+    CHECK(history && size == 13 && !memcmp(history, "a b\none\\ntwo\n", 13), "%.*s", (int)size,
+          history ? history : "");
+    free(history);
+}
+
+// Ctrl-R begins a search, which the second Ctrl-C ends, and not the conversation.
+Test(line_editor, two_ctrl_c_with_a_key_between_end_nothing) {
+    static const TypedKeys KEYS[] = {{MARK "> ", "\x03"},
+                                     {"ends the conversation", "\x12"},
+                                     {"bck", "\x03"},
+                                     {"ends the conversation", "\x04"}};
+    need_editor();
+    use_history("searched");
+    TestRun r = chat_typed("", KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    test_run_free(&r);
+}
+
+// By hand, behind a mark of 2 columns in a window of 10.
+Test(line_editor, knows_the_row_of_the_cursor) {
+    static const struct {
+        const wchar_t *text;
+        size_t rows;
+    } LINES[] = {
+        {L"", 0},
+        {L"1234567", 0},
+        {L"12345678", 1}, // the row is full: the cursor is in the next
+        {L"123456789", 1},
+        {L"1234567\u65e5", 1}, // two columns wide, of which one is left
+        {L"123456\u65e5\u65e5", 1},
+        {L"a\nb", 1},
+        {L"a\t1", 0},
+        {L"a\t12", 1}, // the tab ends at column 8
+        {L"a\n1234567890123456789012345", 3},
+    };
+    setlocale(LC_CTYPE, "C.UTF-8");
+    for (size_t i = 0; i < COUNT(LINES); i++) {
+        size_t rows = line_rows(LINES[i].text, LINES[i].text + wcslen(LINES[i].text), 2, 10);
+        CHECK(rows == LINES[i].rows, "line %zu: %zu rows", i, rows);
+    }
 }

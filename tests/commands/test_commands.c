@@ -5,6 +5,7 @@
 #include "tests/support/program.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // ---- the program's name ----
@@ -339,4 +340,30 @@ Test(commands, prompts_of_nothing_have_a_result) {
         CHECK(r.out_size > 2, "\"%s\": no ids", PROMPTS[i]);
         test_run_free(&r);
     }
+}
+
+// A program that is installed names itself in what it tells to type, not ./run.
+Test(commands, messages_name_the_program_as_it_was_called) {
+    static const char SCRIPT[] = "ln -s \"$(realpath $RUN)\" %s/limpid; cd %s; ./limpid nofile; "
+                                 "./limpid -cnv; ./limpid diff; exit 0";
+    char line[2000], folder[600];
+    snprintf(folder, sizeof folder, "%s", test_temporary("installed"));
+    CHECK(!mkdir(folder, 0700));
+    snprintf(line, sizeof line, SCRIPT, folder, folder);
+    TestRun r = program_shell(line);
+    CHECK_STRING(r.err,
+                 "limpid: \"nofile\" is neither a command nor a file (see `limpid --help`)\n"
+                 "limpid: -cnv is not an option of limpid: a conversation is `limpid chat MODEL`\n"
+                 "limpid: two trace files are needed: `limpid diff A B`\n");
+    test_run_free(&r);
+}
+
+// Without -s the seed is random, and printed.
+Test(commands, statistics_with_a_seed_fit_a_window) {
+    TestRun r = program("generate|%s|-i|Once upon a time|-t|1|--max-tokens|100", small_model());
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.err);
+    const char *line = strstr(r.err, "run: prompt ");
+    CHECK(line && strstr(line, "; seed "), "%s", r.err);
+    CHECK(strcspn(line, "\n") <= 80, "%s", line);
+    test_run_free(&r);
 }

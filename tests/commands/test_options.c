@@ -447,3 +447,16 @@ Test(stop_text, ends_before_the_text_however_it_is_cut) {
     TextList none = {.count = 0};
     stops_at(&none, "plain", "plain", false);
 }
+
+// The option as it was typed, and what is said of a letter only to those who typed that.
+Test(options, messages_name_what_was_typed) {
+    refused(FOR_GENERATE, "m|--temp|0.5f", "--temp: got \"0.5f\", wanted a number 0 .. 1e+06");
+    refused(FOR_GENERATE, "m|--top_p=1.5", "--top-p: got \"1.5\", wanted a number 0 .. 1");
+    refused(FOR_GENERATE, "m|-p|3", "-p: got \"3\", wanted a number 0 .. 1; -p is top-p");
+    refused(FOR_GENERATE, "m|--n-predict|4|--max-tokens|4",
+            "--max-tokens is given twice (--max-tokens, ");
+    refused(FOR_GENERATE, "m|-s|1|--seed|2", "--seed is given twice");
+    Options o;
+    Error error = {0};
+    CHECK(!parse(&o, FOR_GENERATE, "m|--temp|0.5f", &error) && !strstr(error.message, "threads"));
+}

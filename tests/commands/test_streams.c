@@ -159,7 +159,7 @@ Test(streams, ctrl_c_ends_the_text_with_statistics_and_130) {
     CHECK_INT(r.status, 130); // by the signal itself, as a shell wants it
     const char *statistics = strstr(r.out, "\nrun: ");
     // Of a single token there is no rate yet.
-    CHECK(statistics && strstr(statistics, "; first after "), "%s", r.out);
+    CHECK(statistics && strstr(statistics, "; first in "), "%s", r.out);
     CHECK(!strstr(r.out, "interrupted"), "%s", r.out);
     test_run_free(&r);
 }

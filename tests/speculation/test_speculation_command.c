@@ -289,7 +289,7 @@ Test(speculation_command, ctrl_c_ends_the_text) {
                  i ? conversion_endless() : "lookup");
         TestRun r = program_interrupted(line, "ab");
         CHECK_INT(r.status, 130);
-        CHECK(strstr(r.out, "; first after "), "%s", r.out);
+        CHECK(strstr(r.out, "; first in "), "%s", r.out);
         test_run_free(&r);
     }
 }
