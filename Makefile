@@ -25,6 +25,7 @@ CFLAGS ?= -O3 -g
 KERNEL_FLAGS ?=
 PLAIN ?= 0
 EMULATED ?= 0
+CROSS ?= 0
 ifeq ($(MPI),1)
 override VARIANT := $(VARIANT)-mpi
 endif
@@ -222,7 +223,7 @@ else
 TEST_LIBS := -lcriterion
 endif
 TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"' \
-              -DTEST_EMULATED=$(EMULATED) -DTEST_EDIT=$(EDIT)
+              -DTEST_EMULATED=$(EMULATED) -DTEST_EDIT=$(EDIT) -DTEST_CROSS=$(CROSS)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -376,10 +377,11 @@ $(BUILD)/%.a:
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) crsT $@ $^
 
+# TEST_LDFLAGS=-Wl,-S: without what a debugger reads, in half the time.
 define link_test
 $(BUILD)/tests/$(basename $(notdir $(1))): $(BUILD)/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/objects.a
 	$$(call say,LINK)
-	$$(Q)$$(CC) $$(HARDENED_LINK) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ $$(LIBS) $(2) -ldl
+	$$(Q)$$(CC) $$(HARDENED_LINK) $$(CFLAGS) $$(LDFLAGS) $$(TEST_LDFLAGS) -o $$@ $$^ $$(LIBS) $(2) -ldl
 endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call link_test,$(t),$(TEST_LIBS))))
 $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
@@ -484,7 +486,7 @@ core:
 aarch64:
 	$(MAKE) $(AARCH64) $(GOALS)
 AARCH64 := VARIANT=aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar JSON=0 PCRE2=0 PNG=0 EDIT=0 \
-           PLAIN=1 LDFLAGS='-static -no-pie'
+           PLAIN=1 LDFLAGS='-static -no-pie' CROSS=$(if $(filter aarch64,$(MACHINE)),0,1)
 GOALS ?= build/cpu-aarch64/run
 
 # The table family x container x backend with the measured errors: make fidelity FIDELITY=--brief
