@@ -80,7 +80,7 @@ Test(hf_shards, a_shard_that_is_no_file_of_tensors_is_named) {
     const char *directory = hf_sharded_model("index-bad", HF_SHARD);
     hf_write(directory, HF_SHARD, "nothing of the kind");
     hf_check_refused(directory, ERROR_FILE,
-                     "model.safetensors.index.json: " HF_SHARD ": this is a text, not a model");
+                     "model.safetensors.index.json: " HF_SHARD ": this is a text, not a safetensors file");
 }
 
 Test(hf_shards, names_of_files_have_255_bytes_and_no_more) {

@@ -212,7 +212,7 @@ static bool is_other(const uint8_t *data, size_t size, Error *error) {
     if (size < 9) return false;
     if (!memcmp(data, "GGUF", 4))
         return !error_set(error, ERROR_FILE, "this is a GGUF model, wanted a safetensors file");
-    return is_foreign(data, size, error);
+    return is_foreign(data, size, "safetensors file", error);
 }
 
 bool safetensors_is_other(Mapping *file, Error *error) {
