@@ -108,7 +108,7 @@ static bool read_array(Bytes *in, GgufValue *value) {
     // A string takes at least its length, 8 bytes.
     size_t least = size ? size : 8;
     if (value->count > bytes_left(in) / least) {
-        uint64_t bytes = UINT64_MAX;
+        uint64_t bytes;
         if (mul_ok(value->count, least, &bytes)) bytes_lack(in, bytes);
         return bytes_fail(in, start, "array of %llu elements in %zu bytes",
                           (unsigned long long)value->count, bytes_left(in));
