@@ -39,9 +39,25 @@ static bool load(Bytes *b, size_t end) {
     return !b->failed;
 }
 
+void bytes_lack(Bytes *b, uint64_t count) {
+    uint64_t end;
+    if (add_ok(b->pos, count, &end) && end <= LIMIT_METADATA) b->wanted = end;
+}
+
+bool bytes_incomplete(const Bytes *b) {
+    char text[150];
+    if (!b->wanted) return false;
+    snprintf(text, sizeof text,
+             "the file is incomplete: %zu of at least %llu bytes (is it a download that was "
+             "interrupted?)",
+             b->size, (unsigned long long)b->wanted);
+    return error_prefix(b->error, text);
+}
+
 const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what) {
     if (b->failed) return NULL;
     if (count > bytes_left(b)) {
+        bytes_lack(b, count);
         bytes_fail(b, b->pos, "truncated: %s wants %llu bytes, %zu are left", what,
                    (unsigned long long)count, bytes_left(b));
         return NULL;

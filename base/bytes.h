@@ -58,7 +58,8 @@ typedef struct Bytes {
     size_t size, pos;    // pos <= size
     bool failed;
     Error *error;
-    Mapping *file; // whose bytes these are; NULL: plain memory
+    Mapping *file;   // whose bytes these are; NULL: plain memory
+    uint64_t wanted; // these are the beginning of a file of at least so many bytes; 0: they are not
 } Bytes;
 
 Bytes bytes_over(const void *base, size_t size, Error *error);
@@ -87,6 +88,13 @@ bool bytes_align(Bytes *b, size_t alignment, const char *what);
 // Fails with "offset N: ...", exit code 3. Returns false.
 bool bytes_fail(Bytes *b, size_t offset, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+// The reader is about to fail, since `count` bytes should follow and do not: sets `wanted`, unless
+// that is more than any header has. Such a count is wrong, and no sign of a file that was cut off.
+void bytes_lack(Bytes *b, uint64_t count);
+// Says so in front of the message where the reader failed over the beginning of a file. Returns
+// false.
+bool bytes_incomplete(const Bytes *b);
 
 // Loads from memory that is known to be there; any alignment.
 uint16_t load_u16(const void *p);

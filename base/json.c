@@ -98,6 +98,7 @@ typedef struct JsonText {
     size_t offset;       // of the text in what the user knows, for messages
     size_t longest_word; // a bound on the bytes of every string and number
     bool member;         // a member of an object: the brackets around it are added
+    bool any;            // of JsonLimits
 } JsonText;
 
 // When jansson cannot grow the buffer of the current string or number, it drops a byte and goes on,
@@ -180,7 +181,8 @@ static size_t feed(void *buffer, size_t room, void *context) {
 static json_t *load_text(const JsonText *text, Error *error) {
     json_error_t cause;
     if (!reserve_memory(text, error)) return NULL;
-    json_t *root = json_load_callback(feed, &(Feed){.text = text}, JSON_REJECT_DUPLICATES, &cause);
+    size_t flags = JSON_REJECT_DUPLICATES | (text->any ? JSON_DECODE_ANY : 0);
+    json_t *root = json_load_callback(feed, &(Feed){.text = text}, flags, &cause);
     if (reserve.in_use) {
         json_decref(root);
         root = NULL;
@@ -203,7 +205,7 @@ json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Erro
     if (text_is_foreign(text, size, "JSON file", error) ||
         !scan_text(&scan, text, size, limits, error))
         return NULL;
-    JsonText whole = {text, size, .longest_word = scan.longest_word};
+    JsonText whole = {text, size, .longest_word = scan.longest_word, .any = limits->any};
     return load_text(&whole, error);
 }
 

@@ -21,6 +21,7 @@ typedef struct JsonLimits {
     size_t bytes;
     size_t values;    // of all kinds; jansson takes up to 150 bytes for each
     bool no_negative; // a minus outside a string is refused, so that -0 is not read as 0
+    bool any;         // json_parse: the text may be any value, not an object or an array alone
 } JsonLimits;
 
 extern const JsonLimits JSON_CONFIG_LIMITS; // config.json and its like: 4 MiB, 2^16 values
@@ -53,8 +54,8 @@ void json_members_end(JsonMembers *members); // also in the middle
 // An upper bound on the number of members: one more than the commas between them.
 size_t json_members_bound(const char *text, size_t size);
 
-// The value that text[0 .. size) spells, owned (json_decref), an object or an array. NULL: exit
-// code 3 and a message with the offset.
+// The value that text[0 .. size) spells, owned (json_decref), an object or an array unless
+// limits->any. NULL: exit code 3 and a message with the offset.
 json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Error *error);
 
 // Each looks up `key`. Absent or null: *out stays as it is, true. Another type or out of range:

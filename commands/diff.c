@@ -44,6 +44,19 @@ static bool compare(TraceDiff *d, const Options *o, const Budget *asked, Error *
     return (d->n_compared && !d->first) || answer_no(d, error);
 }
 
+// What is no safetensors file is called by its name; any other failure is told where it is opened
+// to be read.
+static bool check_tensors(const char *path, Error *error) {
+    Mapping file;
+    Error cause = {0};
+    if (!mapping_open(&file, path, &cause)) return true;
+    bool other = safetensors_is_other(&file, &cause);
+    mapping_close(&file);
+    if (!other || cause.code != ERROR_FILE) return true;
+    error_set(error, ERROR_FILE, "%s: `run trace MODEL --out FILE` writes a trace", cause.message);
+    return error_prefix(error, path);
+}
+
 // Models are what diff is given by mistake: their values are in the files that trace writes.
 static bool check_trace(const char *path, Error *error) {
     static const char WHAT[] = "not a trace: `run trace MODEL --out FILE` writes one";
@@ -52,7 +65,7 @@ static bool check_trace(const char *path, Error *error) {
     else if (is_directory(path))
         error_set(error, ERROR_IO, "a directory, %s", WHAT);
     else
-        return true;
+        return check_tensors(path, error);
     return error_prefix(error, path);
 }
 

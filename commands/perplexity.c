@@ -67,8 +67,10 @@ static bool read_prompt(Run *run, Error *error) {
 static bool read_text(Run *run, Error *error) {
     bool good = run->session.options->ids_file ? read_ids(run, error) : read_prompt(run, error);
     if (!good || run->ids.count >= 2) return good;
-    return error_set(error, ERROR_USAGE, "the text has %zu tokens, at least 2 are needed",
-                     run->ids.count);
+    const Options *o = run->session.options;
+    return error_set(error, ERROR_USAGE, "the text has %zu tokens, at least 2 are needed%s",
+                     run->ids.count,
+                     o->file || o->ids_file ? "" : ": -f FILE gives one, as does standard input");
 }
 
 static bool check_window(const Run *run, int64_t window, int64_t stride, Error *error) {

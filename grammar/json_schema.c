@@ -9,6 +9,8 @@
 //                  writeOnly x-...
 //     refused      all others, by name; so are those above where one beside them cannot be followed
 //
+// A schema that is true accepts any value, as {} does.
+//
 // Properties come in the order of the schema. Others come only where the schema has no properties.
 #include "grammar/json_internal.h"
 
@@ -18,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const JsonLimits LIMITS = {.bytes = LIMIT_GRAMMAR_BYTES, .values = 1 << 16};
+static const JsonLimits LIMITS = {.bytes = LIMIT_GRAMMAR_BYTES, .values = 1 << 16, .any = true};
 
 // What every schema may call. Numbers stay inside what a double or 64 bits can hold; no escape is
 // half a pair, or U+0000, which C programs cannot take.
@@ -293,7 +295,11 @@ static bool put_type(Conversion *c, const json_t *schema, const char *type) {
     if (!strcmp(type, "array")) return put_array(c, schema);
     if (!strcmp(type, "object")) return put_object(c, schema);
     bool known = !strcmp(type, "boolean") || !strcmp(type, "null");
-    if (!known) return schema_fail(c, "\"type\": \"%.40s\" is none", type);
+    if (!known)
+        return schema_fail(c,
+                           "\"type\": \"%.40s\" is no JSON type (object, array, string, integer, "
+                           "number, boolean, null)",
+                           type);
     buffer_print(&c->out, "%s", *type == 'b' ? "boolean" : "\"null\"");
     return true;
 }
@@ -346,7 +352,7 @@ static bool put_schema(Conversion *c, const json_t *schema) {
         buffer_print(&c->out, "value");
         return true;
     }
-    if (json_is_false(schema)) return schema_fail(c, "the schema false accepts nothing");
+    if (json_is_false(schema)) return schema_fail(c, "no text satisfies the schema false");
     if (!json_is_object(schema))
         return schema_fail(c, "wanted a schema, got %s", json_kind(schema));
     if (!check_keywords(c, schema)) return false;

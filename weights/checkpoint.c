@@ -87,7 +87,7 @@ static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
     uint32_t dim = load_u32(file->data);
     bool may_be_dim = dim && dim <= LIMIT_DIM;
     size_t first = file->size < FIRST_BYTES ? file->size : FIRST_BYTES;
-    if (!may_be_dim && is_foreign(file->data, first, error)) return false;
+    if (!may_be_dim && is_foreign(file->data, first, "model", error)) return false;
     if (ends_with(file->path, ".safetensors")) return safetensors_read(c, error);
     if (llama2c_read(c, error)) return true;
     bool has_magic = !memcmp(file->data, "24ka", 4); // v1, v2

@@ -56,7 +56,8 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error);
 
 // True, with exit code 3 and what it looks like, where the first bytes of a file are those of
 // something that limpid does not read: a picture, an archive, a text. 512 bytes are enough.
-bool is_foreign(const uint8_t *data, size_t size, Error *error);
+// `wanted`: "model", "safetensors file".
+bool is_foreign(const uint8_t *data, size_t size, const char *wanted, Error *error);
 // The error for a directory that is no model: the models in it (exit code 2), or that there is none
 // (`code`; `wanted`: what a model would have). False.
 bool refuse_directory(const char *path, ErrorCode code, const char *wanted, Error *error);

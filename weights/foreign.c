@@ -78,8 +78,8 @@ static bool is_text(const uint8_t *data, size_t size) {
     return true;
 }
 
-bool is_foreign(const uint8_t *data, size_t size, Error *error) {
-    if (text_is_foreign(data, size, "model", error)) return true;
+bool is_foreign(const uint8_t *data, size_t size, const char *wanted, Error *error) {
+    if (text_is_foreign(data, size, wanted, error)) return true;
     for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
         size_t at = KNOWN[i].at, length = strlen(KNOWN[i].magic);
         bool letters = KNOWN[i].magic[0] == '<';
@@ -94,7 +94,7 @@ bool is_foreign(const uint8_t *data, size_t size, Error *error) {
                           size);
     if (is_onnx(data, size))
         return !error_set(error, ERROR_FILE, "this is an ONNX model, which limpid does not read");
-    return is_text(data, size) && !error_set(error, ERROR_FILE, "this is a text, not a model");
+    return is_text(data, size) && !error_set(error, ERROR_FILE, "this is a text, not a %s", wanted);
 }
 
 // ---- directories ----

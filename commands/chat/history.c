@@ -110,18 +110,34 @@ static void make_directories(const char *path) {
     }
 }
 
+// Whether the file ends with `line`: a newline, the message, a newline. In front of the first
+// message there is none.
+static bool ends_with_line(int file, const Buffer *line) {
+    struct stat state;
+    if (fstat(file, &state) || (uint64_t)state.st_size + 1 < line->size) return false;
+    FileReader reader = {.descriptor = file, .size = (size_t)state.st_size};
+    size_t size = reader.size < line->size ? line->size - 1 : line->size;
+    char *end = malloc(size);
+    bool same = end && file_reader_get(&reader, end, reader.size - size, size, NULL) &&
+                !memcmp(end, line->bytes + line->size - size, size);
+    free(end);
+    return same;
+}
+
+// A message that is the last one already is not written again, as in the editor.
 void history_append(const char *path, const char *text, size_t length) {
     Buffer line = {0};
+    buffer_put(&line, "\n", 1);
     for (size_t i = 0; i < length; i++) {
         const char *escape = text[i] == '\n' ? "\\n" : text[i] == '\\' ? "\\\\" : NULL;
         buffer_put(&line, escape ? escape : text + i, escape ? 2 : 1);
     }
     buffer_put(&line, "\n", 1);
     make_directories(path);
-    int file = line.failed ? -1 : open_history(path, O_WRONLY | O_APPEND | O_CREAT);
+    int file = line.failed ? -1 : open_history(path, O_RDWR | O_APPEND | O_CREAT);
     if (file >= 0) {
         lock(file);
-        write_whole(file, line.bytes, line.size);
+        if (!ends_with_line(file, &line)) write_whole(file, line.bytes + 1, line.size - 1);
         close(file);
     }
     buffer_free(&line);

@@ -52,7 +52,8 @@ const char *history_path(char *out, size_t size);
 // cannot be read.
 void history_load(const char *path, void (*each)(void *context, const char *text, size_t length),
                   void *context);
-// Appends a message; makes the file (0600) and its directories (0700) where they are absent.
+// Appends a message, unless it is the last one already; makes the file (0600) and its directories
+// (0700) where they are absent.
 void history_append(const char *path, const char *text, size_t length);
 
 // ---- lines that are drawn anew (wide_line.c) ----

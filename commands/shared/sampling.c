@@ -88,6 +88,16 @@ bool sampling_biases(limpid_bias **biases, size_t *count, const Options *o, Erro
     return true;
 }
 
+// The sampler checks them too, but knows no names of options.
+static bool check_bias_tokens(const limpid_bias *biases, size_t count, int vocab_size,
+                              Error *error) {
+    for (size_t i = 0; i < count; i++)
+        if (biases[i].id >= vocab_size)
+            return error_set(error, ERROR_USAGE, "--logit-bias: wanted a token 0 to %d, got %d",
+                             vocab_size - 1, (int)biases[i].id);
+    return true;
+}
+
 // ---- the sampler ----
 
 // From the kernel; the time of day where it has no random numbers yet. Of six digits: it is printed
@@ -180,7 +190,8 @@ limpid_sampler *open_sampler(const Session *s, const SamplerWanted *wanted, uint
     limpid_bias *biases = NULL;
     limpid_sampler *sampler = NULL;
     limpid_error problem = {0};
-    if (sampling_biases(&biases, &sampling.n_biases, o, error)) {
+    if (sampling_biases(&biases, &sampling.n_biases, o, error) &&
+        check_bias_tokens(biases, sampling.n_biases, s->config->vocab_size, error)) {
         sampling.biases = biases;
         sampler = limpid_sampler_open(s->context, &sampling, &problem);
         session_problem(error, sampler, &problem);

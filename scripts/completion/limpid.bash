@@ -20,7 +20,7 @@ _limpid() {
         return
     fi
     compopt -o filenames 2>/dev/null
-    COMPREPLY=($(compgen -f -- "$word"))
+    mapfile -t COMPREPLY < <(compgen -f -- "$word") # a name may have spaces
     [ "$COMP_CWORD" -eq 1 ] && COMPREPLY+=($(compgen -W "$commands" -- "$word"))
 }
 complete -F _limpid limpid

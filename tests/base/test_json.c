@@ -229,6 +229,11 @@ Test(json, limits_hold_on_both_sides) {
     root = json_parse("[\"-0\"]", 6, &unsigned_only, &error);
     CHECK(root, "a minus inside a string");
     json_decref(root);
+    CHECK(!json_parse("true", 4, &(JsonLimits){.bytes = 4, .values = 1}, &error));
+    error = (Error){0};
+    root = json_parse("true", 4, &(JsonLimits){.bytes = 4, .values = 1, .any = true}, &error);
+    CHECK(json_is_true(root), "%s", error.message);
+    json_decref(root);
 }
 
 // Of small files: config.json and the like.

@@ -143,6 +143,21 @@ Test(line_editor, the_history_is_there_in_the_next_session_for_its_owner_alone) 
     free(history);
 }
 
+// Also when it was the first one, and whatever is in front of it or is escaped in it.
+Test(line_editor, a_message_said_again_is_in_the_history_once) {
+    static const char *const SAID[] = {"a",    "a", "xa", "a",     "a",     "b\nb",
+                                       "b\nb", "b", "b",  "b\\nb", "b\\nb", "a"};
+    const char *path = use_history("again");
+    for (size_t i = 0; i < sizeof SAID / sizeof *SAID; i++)
+        history_append(path, SAID[i], strlen(SAID[i]));
+    size_t size = 0;
+    char *history = test_read_file(path, &size);
+    static const char WANTED[] = "a\nxa\na\nb\\nb\nb\nb\\\\nb\na\n";
+    CHECK(history && size == sizeof WANTED - 1 && !memcmp(history, WANTED, size), "%.*s", (int)size,
+          history ? history : "");
+    free(history);
+}
+
 Test(line_editor, no_history_and_one_that_cannot_be_written_are_no_error) {
     static const TypedKeys KEYS[] = {{MARK "> ", "one\n"}, {MARK "> ", "\x04"}};
     need_editor();

@@ -249,7 +249,9 @@ Test(diff, refuses_what_is_no_pair_of_traces) {
     r = program("diff|%s|%s", good, cut);
     check_refused(&r, ERROR_FILE, "cut.safetensors");
     r = program("diff|%s|%s", "LICENSE", good);
-    check_refused(&r, ERROR_FILE, "LICENSE: this is a text");
+    check_refused(&r, ERROR_FILE, "LICENSE: this is a text, not a safetensors file: `run trace");
+    r = program("diff|%s|%s", good, "LICENSE");
+    check_refused(&r, ERROR_FILE, "LICENSE: this is a text, not a safetensors file: `run trace");
     char *gguf = strdup(test_temporary("model.gguf"));
     test_write_file(gguf, "GGUF\3\0\0\0", 8);
     r = program("diff|%s|%s", gguf, good);

@@ -147,7 +147,8 @@ Test(options, flags_of_other_programs_are_skipped_where_they_change_nothing) {
           "%s", error.message);
     CHECK_STRING(o.model, "m");
     CHECK_STRING(o.prompt, "-ngl"); // a value
-    CHECK(parse(&o, FOR_CHAT, "-q|-cnv|m", &error));
+    CHECK(parse(&o, FOR_CHAT, "-q|-cnv|--swa-full|m", &error));
+    CHECK_STRING(o.model, "m");
     CHECK(parse(&o, FOR_BENCH, "-q|-r|3|m", &error)); // its own -r
     CHECK_INT(o.repetitions, 3);
     CHECK(parse(&o, FOR_GENERATE, "-q|--|-ngl", &error));
@@ -168,6 +169,11 @@ Test(options, flags_of_other_programs_that_change_the_text_are_answered_whole) {
     refused(FOR_CHAT, "m|--samplers|top_k;temperature", "samplers have one order");
     refused(FOR_GENERATE, "m|--kv-bits|8", "--kv f32");
     refused(FOR_GENERATE, "m|--top_nsigma|1", "limpid does not have that sampler");
+    refused(FOR_CHAT, "m|--in-prefix|### ",
+            "--in-prefix is not an option of limpid: what stands around a message in `run chat`");
+    refused(FOR_GENERATE, "m|--in_suffix=a", "is the chat format, --template NAME");
+    refused(FOR_BENCH, "--list-devices",
+            "--list-devices is not an option of limpid: a program made by `make BACKEND=cuda`");
 }
 
 // An option of limpid comes first, whatever other programs mean by its name.

@@ -169,7 +169,7 @@ static void check_schema(const char *schema_text, int n_texts) {
     Buffer text = {0};
     Grammar *grammar = convert(schema_text);
     Matcher *matcher = open_matcher(grammar, &trie);
-    json_t *schema = json_loads(schema_text, 0, NULL);
+    json_t *schema = json_loads(schema_text, JSON_DECODE_ANY, NULL);
     for (uint64_t random = 1; n_texts; n_texts--) {
         json_error_t error;
         make_text(matcher, &text, &random);
@@ -188,6 +188,7 @@ static void check_schema(const char *schema_text, int n_texts) {
 
 static const char *const SCHEMAS[] = {
     "{}",
+    "true",
     "{\"type\":\"object\"}",
     "{\"type\":\"array\"}",
     "{\"type\":\"string\"}",
@@ -268,6 +269,8 @@ static const struct {
     const char *schema, *text;
     bool allowed;
 } TEXTS[] = {
+    {" true\n", "[{\"a\": null}, 1]", true},
+    {"true", "{1}", false},
     {"{\"type\":\"string\"}", "\"a\\u00e9\\n\\ud83d\\ude00\xc3\xa9\"", true},
     {"{\"type\":\"string\"}", "\"\\ud83d\"", false},
     {"{\"type\":\"string\"}", "\"\\u0000\"", false},
@@ -353,7 +356,8 @@ static const char *const REFUSED[][2] = {
     {"{\"minLength\":3,\"maxLength\":2}", "minLength 3 is more than maxLength 2"},
     {"{\"minItems\":3,\"maxItems\":2}", "minItems 3 is more than maxItems 2"},
     {"{\"minLength\":-1}", "\"minLength\": wanted an integer"},
-    {"{\"type\":\"text\"}", "\"type\": \"text\" is none"},
+    {"{\"type\":\"text\"}", "#: \"type\": \"text\" is no JSON type (object, array, string, "
+                            "integer, number, boolean, null)"},
     {"{\"type\":7}", "\"type\": wanted a name"},
     {"{\"enum\":[]}", "no value of \"enum\" has the type"},
     {"{\"enum\":[1],\"minimum\":0}", "\"minimum\" beside \"enum\" is not supported"},
@@ -367,9 +371,13 @@ static const char *const REFUSED[][2] = {
     {"{\"$ref\":\"other.json\"}", "\"$ref\": there is no other.json in this file"},
     {"{\"items\":[{}]}", "\"items\": wanted a schema"},
     {"{\"items\":3}", "#/items: wanted a schema, got an integer"},
-    {"{\"prefixItems\":[false]}", "#/prefixItems/0: the schema false accepts nothing"},
+    {"{\"prefixItems\":[false]}", "#/prefixItems/0: no text satisfies the schema false"},
     {"{\"required\":[\"a\"],\"additionalProperties\":false}", "\"a\" is required, and no property"},
     {"[]", "#: wanted a schema, got an array"},
+    {"3", "#: wanted a schema, got an integer"},
+    {" false\n", "#: no text satisfies the schema false"},
+    {"true false", "invalid JSON"},
+    {"", "invalid JSON"},
     {"{\"type\":\"string\",}", "invalid JSON"},
     {"{\"type\":\"string\",\"type\":\"null\"}", "duplicate"},
 };

@@ -85,6 +85,22 @@ Test(completion, of_bash) {
                 "COMP_CWORD=$#; _limpid; printf \"%s\\n\" \"${COMPREPLY[@]}\"' _");
 }
 
+// A name with a space is one answer, and bash is told to quote it.
+Test(completion, of_bash_knows_names_with_spaces) {
+    need_shell("bash");
+    const char *directory = test_temporary("names");
+    char script[1000];
+    snprintf(script, sizeof script,
+             "mkdir %s; touch '%s/my model.gguf' '%s/my other model.gguf'; bash -c '"
+             "source scripts/completion/limpid.bash; compopt() { echo \"$*\"; }; "
+             "COMP_WORDS=(\"$2\" inspect \"$1\"); COMP_CWORD=2; _limpid; "
+             "printf \"<%%s>\\n\" \"${COMPREPLY[@]##*/}\" | sort' _ %s/my $RUN",
+             directory, directory, directory, directory);
+    char *got = words(script);
+    CHECK_STRING(got, "-o filenames\n<my model.gguf>\n<my other model.gguf>\n");
+    free(got);
+}
+
 Test(completion, of_fish) {
     check_shell("fish", "fish --no-config -c 'source scripts/completion/limpid.fish; "
                         "complete -C \"limpid $(string join -- \" \" $argv)\"' --");

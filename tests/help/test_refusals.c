@@ -85,7 +85,9 @@ Test(refusals, of_measurements) {
 Test(refusals, of_perplexity) {
     need_builtin();
     static const Refusal ROWS[] = {
-        {"printf '' >$D/f; $RUN perplexity $MODEL -f $D/f", "tokens, at least 2 are needed", 0},
+        {"printf '' >$D/f; $RUN perplexity $MODEL -f $D/f", "tokens, at least 2 are needed\n", 0},
+        {"$RUN perplexity $MODEL </dev/null",
+         "tokens, at least 2 are needed: -f FILE gives one, as does standard input\n", 0},
         {"$RUN perplexity $MODEL -f LICENSE --window 100000", "the model's context is", 0},
         {"$RUN perplexity $MODEL -f LICENSE --window 16 --stride 17", "at most the window, 16", 0},
         {"$RUN perplexity $MODEL -f LICENSE --ablate-each --ablate L0.H0",
@@ -123,6 +125,8 @@ Test(refusals, of_texts) {
          0},
         {"$RUN generate $MODEL $IN $(printf -- '--logit-bias 3:+1%.0s ' $(seq 2000))",
          "--logit-bias", 0},
+        {"$RUN generate $MODEL $IN --logit-bias 3:+1,999999:1",
+         "run: --logit-bias: wanted a token 0 to 2047, got 999999", 0},
     };
     CHECK_ALL(ROWS);
 }

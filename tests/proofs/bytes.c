@@ -55,9 +55,14 @@ bool bytes_fail(Bytes *b, size_t offset, const char *format, ...);
     ensures \result && b->file != \null ==> b->file->loaded >= end; */
 static bool load(Bytes *b, size_t end);
 
+/*@ requires bytes_valid(b);
+    assigns b->wanted;
+    ensures bytes_valid(b); */
+void bytes_lack(Bytes *b, uint64_t count);
+
 // Either it fails and the position stays, or the bytes are inside.
 /*@ requires bytes_valid(b);
-    assigns b->failed, b->pos, *b->error, b->file->loaded;
+    assigns b->failed, b->pos, b->wanted, *b->error, b->file->loaded;
     ensures bytes_valid(b);
     ensures \result == \null ==> b->pos == \old(b->pos);
     ensures \result != \null ==> \result == b->base + \old(b->pos) &&
@@ -66,29 +71,29 @@ static bool load(Bytes *b, size_t end);
 const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what);
 
 /*@ requires bytes_valid(b);
-    assigns b->failed, b->pos, *b->error, b->file->loaded;
+    assigns b->failed, b->pos, b->wanted, *b->error, b->file->loaded;
     ensures bytes_valid(b); */
 uint8_t bytes_u8(Bytes *b, const char *what);
 /*@ requires bytes_valid(b);
-    assigns b->failed, b->pos, *b->error, b->file->loaded;
+    assigns b->failed, b->pos, b->wanted, *b->error, b->file->loaded;
     ensures bytes_valid(b); */
 uint16_t bytes_u16(Bytes *b, const char *what);
 /*@ requires bytes_valid(b);
-    assigns b->failed, b->pos, *b->error, b->file->loaded;
+    assigns b->failed, b->pos, b->wanted, *b->error, b->file->loaded;
     ensures bytes_valid(b); */
 uint32_t bytes_u32(Bytes *b, const char *what);
 /*@ requires bytes_valid(b);
-    assigns b->failed, b->pos, *b->error, b->file->loaded;
+    assigns b->failed, b->pos, b->wanted, *b->error, b->file->loaded;
     ensures bytes_valid(b); */
 uint64_t bytes_u64(Bytes *b, const char *what);
 /*@ requires bytes_valid(b);
-    assigns b->failed, b->pos, *b->error, b->file->loaded;
+    assigns b->failed, b->pos, b->wanted, *b->error, b->file->loaded;
     ensures bytes_valid(b);
     ensures \result.text != \null ==> \valid_read(\result.text + (0 .. \result.length - 1));
     ensures \result.text == \null ==> \result.length == 0; */
 TextSpan bytes_string(Bytes *b, const char *what);
 /*@ requires bytes_valid(b) && alignment > 0;
-    assigns b->failed, b->pos, *b->error, b->file->loaded;
+    assigns b->failed, b->pos, b->wanted, *b->error, b->file->loaded;
     ensures bytes_valid(b); */
 bool bytes_align(Bytes *b, size_t alignment, const char *what);
 

@@ -200,6 +200,13 @@ Test(gguf_hostile, types_that_do_not_exist_have_no_name_and_no_size) {
     CHECK_INT(gguf_type_size(GGUF_TYPE_COUNT), 0);
 }
 
+// What is in front of the cause where a file of `size` bytes should have `wanted` or more.
+static const char *incomplete(size_t size, size_t wanted) {
+    return test_text("model.gguf: the file is incomplete: %zu of at least %zu bytes (is it a "
+                     "download that was interrupted?): ",
+                     size, wanted);
+}
+
 Test(gguf_hostile, G01_every_truncation_is_refused) {
     for (uint32_t version = 2; version <= 3; version++) {
         GgufFile *file = gguf_tiny_llama();
@@ -220,9 +227,53 @@ Test(gguf_hostile, G01_every_truncation_is_refused) {
             CHECK_INT(code, length + padding >= size ? ERROR_NONE : ERROR_FILE);
             CHECK(code == ERROR_NONE || length > 23 || strstr(error.message, "header"), "%s",
                   error.message);
+            CHECK(code == ERROR_NONE || length < 4 || strstr(error.message, "is incomplete: "),
+                  "%zu: %s", length, error.message);
         }
+        open_bytes(bytes, size - padding - 1, &error);
+        const char *said = incomplete(size - padding - 1, size - padding);
+        CHECK(!strncmp(error.message, said, strlen(said)), "%s", error.message);
+        CHECK(strstr(error.message, "is not inside the file: "), "%s", error.message);
         free(bytes);
     }
+}
+
+// The tokens of a real vocabulary are most of a header.
+Test(gguf_hostile, a_header_cut_off_inside_an_array_is_incomplete) {
+    uint8_t bytes[24 + 8 + 1 + 4 + 4 + 8] = "GGUF\3";
+    bytes[16] = 1; // a key, of which nothing else is there: its name, array, strings, 10000
+    memcpy(bytes + 24, (uint8_t[]){1, 0, 0, 0, 0, 0, 0, 0, 'a', GGUF_ARRAY}, 10);
+    bytes[37] = GGUF_STRING;
+    bytes[41] = 0x10, bytes[42] = 0x27;
+    Error error;
+    CHECK_INT(open_bytes(bytes, sizeof bytes, &error), ERROR_FILE);
+    const char *said = incomplete(sizeof bytes, sizeof bytes + 80000);
+    CHECK(!strncmp(error.message, said, strlen(said)), "%s", error.message);
+    CHECK(strstr(error.message, "): a: offset 37: array of 10000 elements in 0 bytes"), "%s",
+          error.message);
+}
+
+// A number that no file could follow is wrong, whatever else the file lacks.
+Test(gguf_hostile, a_wrong_number_makes_no_file_incomplete) {
+    static const char *const WRONG[] = {
+        "G04 n_tensors 2^63",  "G05 n_keys 2^64-1",   "G09 string of 2^64-1",
+        "G09 string of 1 GiB", "G10 array of 2^64-1", "G10 array of 2^61",
+        "G15 65537 keys",      "G30 offset 2^64-32",  "G30 offset past the end"};
+    size_t found = 0;
+    for (size_t i = 0; i < gguf_corpus_count(); i++) {
+        const GgufCase *row = gguf_corpus(i);
+        for (size_t w = 0; w < sizeof WRONG / sizeof *WRONG; w++) {
+            if (strcmp(row->id, WRONG[w]) != 0) continue;
+            size_t size;
+            Error error;
+            uint8_t *bytes = gguf_case_write(row, &size);
+            CHECK_INT(open_bytes(bytes, size, &error), ERROR_FILE);
+            free(bytes);
+            CHECK(!strstr(error.message, "incomplete"), "%s: %s", row->id, error.message);
+            found++;
+        }
+    }
+    CHECK_INT(found, sizeof WRONG / sizeof *WRONG);
 }
 
 static bool opens(const void *bytes, size_t size, Error *error) {

@@ -80,7 +80,20 @@ Test(hf_shards, a_shard_that_is_no_file_of_tensors_is_named) {
     const char *directory = hf_sharded_model("index-bad", HF_SHARD);
     hf_write(directory, HF_SHARD, "nothing of the kind");
     hf_check_refused(directory, ERROR_FILE,
-                     "model.safetensors.index.json: " HF_SHARD ": this is a text, not a model");
+                     "model.safetensors.index.json: " HF_SHARD
+                     ": this is a text, not a safetensors file");
+}
+
+Test(hf_shards, a_shard_that_was_cut_off_is_named) {
+    const char *directory = hf_sharded_model("index-cut", HF_SHARD);
+    size_t size;
+    char path[700], *file = hf_read(directory, HF_SHARD, &size);
+    free(file);
+    hf_path(path, directory, HF_SHARD);
+    CHECK(!truncate(path, (off_t)size - 1));
+    hf_check_refused(
+        directory, ERROR_FILE,
+        test_text(HF_SHARD ": the file is incomplete: %zu of at least %zu bytes", size - 1, size));
 }
 
 Test(hf_shards, names_of_files_have_255_bytes_and_no_more) {

@@ -178,9 +178,14 @@ Test(llama2c, l01_every_length_but_the_right_one_is_refused) {
             CHECK(!opens(file, cut, &error), "%s: %zu of %zu bytes", VARIANTS[i].name, cut, size);
             CHECK_INT(error.code, ERROR_FILE);
         }
-        char message[64];
-        snprintf(message, sizeof message, "wants a file of %zu bytes, got %zu", size, size - 4);
+        char message[128];
+        snprintf(message, sizeof message,
+                 "wants a file of %zu bytes, got %zu: is it incomplete, a download that was "
+                 "interrupted?",
+                 size, size - 4);
         check_refused("four bytes short", file, size - 4, message);
+        CHECK(!opens(file, size + 4, &error) && !strstr(error.message, "incomplete"), "%s",
+              error.message);
         free(file);
     }
 }

@@ -272,6 +272,27 @@ Test(safetensors, s11_s12_shape_against_range) {
     check_cases(CASES(LIST));
 }
 
+// An offset that no file would have, beside what a longer file would have.
+Test(safetensors, a_wrong_offset_makes_no_file_incomplete) {
+    static const struct {
+        const char *json;
+        bool incomplete;
+    } LIST[] = {
+        {"{" TENSOR("a", "F32", "[2]", "0", "8") "}", true},
+        {"{" TENSOR("a", "F32", "[1]", "0", "4") "," TENSOR("b", "F32", "[1]", "4", "8") "}", true},
+        {"{" TENSOR("a", "F32", "[1]", "8", "12") "}", false},
+        {"{" TENSOR("a", "F32", "[1]", "0", "8") "}", false},
+        {"{" TENSOR("a", "U8", "[4]", "9223372036854775803", "9223372036854775807") "}", false},
+    };
+    for (size_t i = 0; i < sizeof LIST / sizeof *LIST; i++) {
+        Parsed p = parse_header(LIST[i].json, strlen(LIST[i].json), 4);
+        arena_free(&p.arena);
+        CHECK(!p.good && strstr(p.error.message, "are outside the 4 bytes of data"), "%s",
+              p.error.message);
+        CHECK(LIST[i].incomplete == !!strstr(p.error.message, "incomplete"), "%s", p.error.message);
+    }
+}
+
 Test(safetensors, s13_s14_s19_no_hole_no_overlap_nothing_behind) {
     static const Case LIST[] = {
         {"{" TENSOR("a", "U8", "[4]", "0", "4") "," TENSOR("b", "U8", "[4]", "3", "7") "}", 7,
@@ -481,6 +502,14 @@ Test(safetensors, a_file_cut_at_any_length_is_refused_and_any_byte_changed_is_su
         Parsed p = parse(file, cut);
         arena_free(&p.arena);
         CHECK(!p.good && p.error.code == ERROR_FILE, "%zu of %zu bytes", cut, size);
+        // From the header on it is known how many bytes there should be.
+        const char *said =
+            cut < size - 38
+                ? "the file is incomplete: "
+                : test_text("the file is incomplete: %zu of at least %zu bytes (is it a "
+                            "download that was interrupted?): header: tensor \"",
+                            cut, size);
+        CHECK(!strncmp(p.error.message, said, strlen(said)), "%zu: %s", cut, p.error.message);
     }
     check_changed_bytes(parses, file, size, size - 38, NULL, 0); // 38: the numbers
     free(file);

@@ -9,7 +9,7 @@
 // This file walks the header and makes the plan; values.c looks keys up, config.c and
 // vocabulary.c say what they mean.
 //
-//     gguf_read      header -> read_keys -> family -> read_tensors -> vocabulary -> config
+//     read_model     header -> read_keys -> family -> read_tensors -> vocabulary -> config
 //     read_keys      g->values[i], indexed by name in g->keys
 //     read_tensors   the plan: names, shapes, types, then places in the file
 //
@@ -35,8 +35,16 @@ typedef struct Header {
     uint64_t n_tensors, n_keys;
 } Header;
 
-// The counts are compared with the file's size, not only with the limits: a file of a hundred bytes
-// that claims 65536 keys allocates nothing.
+// A count is compared with the file's size too, not only with its limit: a file of a hundred bytes
+// that claims 65536 keys allocates nothing. `least`: bytes that each takes.
+static bool check_count(Bytes *in, size_t at, const char *what, uint64_t count, uint64_t least,
+                        uint64_t limit) {
+    if (count <= limit && count <= bytes_left(in) / least) return true;
+    if (count <= limit) bytes_lack(in, count * least);
+    return bytes_fail(in, at, "%llu %s in %zu bytes (at most %llu are read)",
+                      (unsigned long long)count, what, bytes_left(in), (unsigned long long)limit);
+}
+
 static bool read_header(Bytes *in, Header *header) {
     bytes_take(in, 4, "header");
     header->version = bytes_u32(in, "header");
@@ -50,15 +58,9 @@ static bool read_header(Bytes *in, Header *header) {
                           header->version);
     header->n_tensors = bytes_u64(in, "header");
     header->n_keys = bytes_u64(in, "header");
-    if (in->failed) return false;
-    if (header->n_tensors > LIMIT_TENSORS ||
-        header->n_tensors > bytes_left(in) / LEAST_TENSOR_BYTES)
-        return bytes_fail(in, 8, "%llu tensors in %zu bytes (at most %d are read)",
-                          (unsigned long long)header->n_tensors, bytes_left(in), LIMIT_TENSORS);
-    if (header->n_keys > LIMIT_KEYS || header->n_keys > bytes_left(in) / LEAST_KEY_BYTES)
-        return bytes_fail(in, 16, "%llu keys in %zu bytes (at most %d are read)",
-                          (unsigned long long)header->n_keys, bytes_left(in), LIMIT_KEYS);
-    return true;
+    return !in->failed &&
+           check_count(in, 8, "tensors", header->n_tensors, LEAST_TENSOR_BYTES, LIMIT_TENSORS) &&
+           check_count(in, 16, "keys", header->n_keys, LEAST_KEY_BYTES, LIMIT_KEYS);
 }
 
 // A key or a tensor's name: printable ASCII, `longest` bytes at most.
@@ -105,9 +107,12 @@ static bool read_array(Bytes *in, GgufValue *value) {
                                                        : "an unknown type");
     // A string takes at least its length, 8 bytes.
     size_t least = size ? size : 8;
-    if (value->count > bytes_left(in) / least)
+    if (value->count > bytes_left(in) / least) {
+        uint64_t bytes;
+        if (mul_ok(value->count, least, &bytes)) bytes_lack(in, bytes);
         return bytes_fail(in, start, "array of %llu elements in %zu bytes",
                           (unsigned long long)value->count, bytes_left(in));
+    }
     value->bytes = in->base + in->pos;
     if (size) bytes_take(in, value->count * size, "array");
     // Strings have different lengths, so the array is walked once to find its end; vocabulary.c
@@ -217,6 +222,20 @@ static bool read_tensor(Gguf *g, Bytes *in, TensorPlan *tensor, Error *error) {
     return plan_measure(tensor, error);
 }
 
+// The size of the whole file, by its tensors; 0 where an offset lies behind where the tensors would
+// end without gaps: then it is the offset that is wrong. (Offsets are still relative.)
+static uint64_t whole_size(const Checkpoint *c, uint64_t data_start, uint32_t alignment) {
+    uint64_t packed = 0, end = 0, last;
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const TensorPlan *tensor = &c->tensors[i];
+        if (!add_ok(packed, tensor->bytes, &packed) || !align_ok(packed, alignment, &packed) ||
+            !add_ok(tensor->offset, tensor->bytes, &last))
+            return 0;
+        if (last > end) end = last;
+    }
+    return end <= packed && add_ok(data_start, end, &end) ? end : 0;
+}
+
 // Converts offsets relative to the data section into file offsets.
 static bool place_tensor(const Bytes *in, TensorPlan *tensor, uint64_t data_start,
                          uint32_t alignment, Error *error) {
@@ -265,6 +284,8 @@ static bool read_tensors(Gguf *g, Bytes *in, uint64_t n_tensors, Error *error) {
         if (!read_tensor(g, in, &c->tensors[i], error)) return false;
     if (!bytes_align(in, alignment, "padding in front of the tensors")) return false;
     data_start = in->pos;
+    uint64_t whole = whole_size(c, data_start, alignment);
+    if (whole > in->size) in->wanted = whole;
     for (size_t i = 0; i < c->n_tensors; i++)
         if (!place_tensor(in, &c->tensors[i], data_start, alignment, error)) return false;
     return plan_finish(c, error) && no_gaps(c, data_start, in->size, alignment, error);
@@ -272,15 +293,14 @@ static bool read_tensors(Gguf *g, Bytes *in, uint64_t n_tensors, Error *error) {
 
 // The vocabulary comes before the config, which takes the special ids and the number of tokens from
 // it.
-bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
+static bool read_model(Checkpoint *c, Bytes *in, bool vocabulary_only, Error *error) {
     Gguf g = {.checkpoint = c};
-    Bytes in = bytes_of_file(c->files, error);
     Header header = {0};
-    if (!read_header(&in, &header)) return false;
+    if (!read_header(in, &header)) return false;
     c->container = CONTAINER_GGUF;
     snprintf(c->container_name, sizeof c->container_name, "GGUF v%u", header.version);
     c->naming = NAMES_GGUF;
-    if (!read_keys(&g, &in, header.n_keys, error) || !refuse_split(&g, error)) return false;
+    if (!read_keys(&g, in, header.n_keys, error) || !refuse_split(&g, error)) return false;
     if (vocabulary_only) {
         if (!gguf_read_vocabulary(&g, error)) return false;
         return c->vocabulary.model ||
@@ -295,6 +315,11 @@ bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
     c->head_required = family_needs_head(c->family, NAMES_GGUF);
     if (!header.n_tensors)
         return error_set(error, ERROR_FILE, "no tensors: this file holds a vocabulary alone");
-    return read_tensors(&g, &in, header.n_tensors, error) && gguf_read_vocabulary(&g, error) &&
+    return read_tensors(&g, in, header.n_tensors, error) && gguf_read_vocabulary(&g, error) &&
            gguf_read_config(&g, error);
+}
+
+bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
+    Bytes in = bytes_of_file(c->files, error);
+    return read_model(c, &in, vocabulary_only, error) || bytes_incomplete(&in);
 }

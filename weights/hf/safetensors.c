@@ -5,7 +5,7 @@
 // its text demands and it does not make: no leading space before '{', no name twice. The order:
 //
 //     length of the header -> text (safetensors_add, _set_type, _measure, _place for each tensor)
-//     -> names differ -> tensors cover the data
+//     -> all are inside the file -> names differ -> tensors cover the data
 #include "weights/hf/safetensors.h"
 
 #include "base/bytes.h"
@@ -74,22 +74,55 @@ bool safetensors_measure(SafetensorsTensor *tensor, Error *error) {
     return true;
 }
 
-// data_offsets [begin, end) count from h->start. They have to span what type and shape need.
+static bool outside(const SafetensorsHeader *h, uint64_t begin, uint64_t end, Error *error) {
+    return error_set(error, ERROR_FILE,
+                     "data_offsets %llu .. %llu are outside the %zu bytes of data",
+                     (unsigned long long)begin, (unsigned long long)end, h->size - h->start);
+}
+
+// data_offsets [begin, end) count from h->start. They have to span what type and shape need. A
+// tensor behind the end of the file has no data: check_inside refuses it once all are known.
 bool safetensors_place(const SafetensorsHeader *h, SafetensorsTensor *tensor, uint64_t begin,
                        uint64_t end, Error *error) {
-    if (begin > end || end > h->size - h->start)
-        return error_set(error, ERROR_FILE,
-                         "data_offsets %llu .. %llu are outside the %zu bytes of data",
-                         (unsigned long long)begin, (unsigned long long)end, h->size - h->start);
-    if (end - begin != tensor->plan.bytes)
+    uint64_t last, bytes = tensor->plan.bytes;
+    bool inside = end <= h->size - h->start, spans = begin <= end && end - begin == bytes;
+    if (begin > end || (!inside && !spans) || !add_ok(h->start, end, &last))
+        return outside(h, begin, end, error);
+    if (!spans)
         return error_set(error, ERROR_FILE, "data_offsets span %llu bytes, dtype and shape %llu",
-                         (unsigned long long)(end - begin), (unsigned long long)tensor->plan.bytes);
-    tensor->plan.data = h->file + h->start + begin;
+                         (unsigned long long)(end - begin), (unsigned long long)bytes);
+    tensor->plan.data = inside ? h->file + h->start + begin : NULL;
     tensor->plan.offset = h->start + begin;
     return true;
 }
 
 // ---- all of them together ----
+
+// The size of the whole file, by its tensors; 0 where they do not end where they would without
+// gaps: then it is an offset that is wrong.
+static uint64_t whole_size(const SafetensorsHeader *h) {
+    uint64_t packed = h->start, end = h->start;
+    for (size_t i = 0; i < h->count; i++) {
+        const TensorPlan *plan = &h->tensors[i].plan;
+        if (!add_ok(packed, plan->bytes, &packed)) return 0;
+        if (plan->offset + plan->bytes > end) end = plan->offset + plan->bytes;
+    }
+    return end == packed ? end : 0;
+}
+
+// No tensor ends behind the file. Where one does, in->wanted says whether the file was cut off.
+static bool check_inside(const SafetensorsHeader *h, Bytes *in, Error *error) {
+    for (size_t i = 0; i < h->count; i++) {
+        const TensorPlan *plan = &h->tensors[i].plan;
+        uint64_t begin = plan->offset - h->start;
+        Error cause = {0};
+        if (plan->data) continue;
+        in->wanted = whole_size(h);
+        outside(h, begin, begin + plan->bytes, &cause);
+        return error_set(error, cause.code, "tensor \"%.100s\": %s", plan->name, cause.message);
+    }
+    return true;
+}
 
 // Tensors by where they begin, empty ones before the one that begins at the same place.
 static int by_offset(const void *a, const void *b) {
@@ -137,23 +170,28 @@ static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *a
 }
 
 // The text begins at byte 8. It is loaded whole, so the limit on its length bounds the memory.
-static bool parse_file(SafetensorsHeader *header, Bytes in, Arena *arena) {
-    uint64_t length = bytes_u64(&in, "header length");
+static bool read_header(SafetensorsHeader *header, Bytes *in, Arena *arena) {
+    uint64_t length = bytes_u64(in, "header length");
     if (length > LIMIT_JSON_HEADER)
-        return bytes_fail(&in, 0, "header of %llu bytes (at most %d)", (unsigned long long)length,
+        return bytes_fail(in, 0, "header of %llu bytes (at most %d)", (unsigned long long)length,
                           LIMIT_JSON_HEADER);
-    const char *text = (const char *)bytes_take(&in, length, "header");
+    const char *text = (const char *)bytes_take(in, length, "header");
     if (!text) return false;
     if (length < 2 || text[0] != '{')
-        return bytes_fail(&in, 8, "the header does not begin with '{'");
+        return bytes_fail(in, 8, "the header does not begin with '{'");
     *header =
-        (SafetensorsHeader){.file = in.base, .start = in.pos, .size = in.size, .arena = arena};
+        (SafetensorsHeader){.file = in->base, .start = in->pos, .size = in->size, .arena = arena};
     Error cause = {0};
     if (safetensors_read_text(header, text, (size_t)length, &cause) &&
+        check_inside(header, in, &cause) &&
         check_names(header->tensors, header->count, arena, &cause) &&
         check_coverage(header->tensors, header->count, header->start, header->size, arena, &cause))
         return true;
-    return error_set(in.error, cause.code, "header: %s", cause.message);
+    return error_set(in->error, cause.code, "header: %s", cause.message);
+}
+
+static bool parse_file(SafetensorsHeader *header, Bytes in, Arena *arena) {
+    return read_header(header, &in, arena) || bytes_incomplete(&in);
 }
 
 bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Arena *arena) {
@@ -174,7 +212,7 @@ static bool is_other(const uint8_t *data, size_t size, Error *error) {
     if (size < 9) return false;
     if (!memcmp(data, "GGUF", 4))
         return !error_set(error, ERROR_FILE, "this is a GGUF model, wanted a safetensors file");
-    return is_foreign(data, size, error);
+    return is_foreign(data, size, "safetensors file", error);
 }
 
 bool safetensors_is_other(Mapping *file, Error *error) {

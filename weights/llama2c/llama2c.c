@@ -230,7 +230,7 @@ bool llama2c_plan(Checkpoint *checkpoint, const Llama2cHeader *h, uint64_t *end,
 // The one thing that tells a v0 file from any other bytes.
 //
 // `wanted` is exact, so one byte more or less is an error. Where the difference is exactly the
-// head, the message says that the flag for it may be wrong.
+// head, the message says that the flag for it may be wrong; any other shorter file may be a part.
 static bool check_file_size(const Llama2cHeader *h, uint64_t wanted, uint64_t size, Error *error) {
     uint64_t elements = size_of(h, SIZE_VOCAB) * size_of(h, SIZE_DIM), head = elements;
     if (h->version == 2)
@@ -238,7 +238,7 @@ static bool check_file_size(const Llama2cHeader *h, uint64_t wanted, uint64_t si
     else
         head *= sizeof(float);
     if (size == wanted) return true;
-    const char *hint = "";
+    const char *hint = size < wanted ? ": is it incomplete, a download that was interrupted?" : "";
     if (h->tied && size == wanted + head) hint = "; the size fits a head that is not tied";
     if (!h->tied && size == wanted - head) hint = "; the size fits a tied head";
     return error_set(error, ERROR_FILE,
