@@ -377,7 +377,7 @@ $(BUILD)/%.a:
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) crsT $@ $^
 
-# TEST_LDFLAGS=-Wl,-S: without what a debugger reads, in half the time.
+# TEST_LDFLAGS=-fuse-ld=lld: by another linker.
 define link_test
 $(BUILD)/tests/$(basename $(notdir $(1))): $(BUILD)/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/objects.a
 	$$(call say,LINK)

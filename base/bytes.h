@@ -59,7 +59,7 @@ typedef struct Bytes {
     bool failed;
     Error *error;
     Mapping *file;   // whose bytes these are; NULL: plain memory
-    uint64_t wanted; // these are the beginning of a file of at least so many bytes; 0: they are not
+    uint64_t wanted; // bytes that the whole file has at least, where these are not all; 0: unknown
 } Bytes;
 
 Bytes bytes_over(const void *base, size_t size, Error *error);

@@ -164,10 +164,10 @@ static bool converse_typed(Chat *chat, Error *error) {
             continue;
         }
         warned = false;
+        line_editor_hush(chat->editor); // /save reads all of the model
         SlashResult what = message.size ? slash_run(chat, &message) : SLASH_DONE;
         if (what == SLASH_EXIT) break;
         if (what == SLASH_DONE) continue;
-        line_editor_hush(chat->editor);
         if (message.size)
             good = conversation_answer(chat, (TextSpan){(const char *)message.bytes, message.size},
                                        &stop, error);

@@ -80,7 +80,8 @@ bool masks_move(Automaton *m, const uint64_t *places, size_t count, uint32_t fra
 
 // ---- the parts of a mask ----
 
-// Places of one frame, and the first frame of a COUNT node below a few CALLs, or that frame.
+// The places of one frame. base: the frame of a COUNT node below n_calls CALLs; where there is
+// none, the frame itself.
 typedef struct Group {
     const uint64_t *places; // (count)
     size_t count;
@@ -89,15 +90,14 @@ typedef struct Group {
     Frame base;
 } Group;
 
-// Places to be asked with some of the frames below. Where there are several groups, they differ in
-// the counter of their base alone, that of a COUNT node, which ascends; and what turns are between
-// those of the first and the last are turns of one of them.
+// Groups that are equal but for the counter of their base, which ascends. Their places are asked
+// with some of the frames below, and may take any turns that the bounds of one of them leave.
 typedef struct Ask {
     uint32_t parent, turns; // as in LocalKey
-    const Group *groups;    // (n)
-    size_t n;
-    int frames; // that are taken: CALLs
-    int depth;  // of locals behind locals
+    const Group *groups;    // (n) where there are several, the turns that are left to each
+    size_t n;               // join those that are left to the next without a gap
+    int frames;             // that are taken: CALLs
+    int depth;              // of locals behind locals
 } Ask;
 
 static bool is_kind(const Automaton *m, uint32_t frame, NodeKind kind) {
@@ -134,8 +134,8 @@ static int compare_groups(const void *left, const void *right) {
     return order ? order : compare(a->base.count, b->base.count);
 }
 
-// The next group in order differs in the counter alone, and between the turns that their bounds
-// leave is no gap.
+// The next group in order is equal but for the counter, and the intervals of turns that are left to
+// both have no gap between them.
 static bool go_together(const Grammar *g, const Group *a, const Group *next) {
     const Node *n = &g->nodes.at[a->base.node];
     Group same = *next;
@@ -238,8 +238,10 @@ static bool add_each(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     bool good = true;
     one.n = 1;
     one.frames = 0;
-    for (size_t i = 0; good && i < ask->n; i++, one.groups++)
+    for (size_t i = 0; good && i < ask->n; i++, one.groups++) {
+        if (!one.depth) k->n_behind = 0;
         good = add_part(k, &one, mask, error);
+    }
     return good;
 }
 
@@ -275,12 +277,10 @@ static Group *find_groups(const Automaton *m, const uint64_t *places, size_t cou
     return groups;
 }
 
-// As `like`, of all these places.
-static bool add_groups(Masks *k, const Ask *like, const uint64_t *places, size_t count,
-                       uint64_t *mask, Error *error) {
-    size_t n;
-    Group *groups = find_groups(k->automaton, places, count, &n, error);
-    bool good = groups;
+// As `like`, of all these groups.
+static bool add_groups(Masks *k, const Ask *like, const Group *groups, size_t n, uint64_t *mask,
+                       Error *error) {
+    bool good = true;
     for (size_t i = 0, end; good && i < n; i = end) {
         for (end = i + 1; end < n; end++)
             if (!go_together(k->automaton->grammar, &groups[end - 1], &groups[end])) break;
@@ -291,7 +291,6 @@ static bool add_groups(Masks *k, const Ask *like, const uint64_t *places, size_t
         if (!ask.depth) k->n_behind = 0;
         good = add_part(k, &ask, mask, error);
     }
-    free(groups);
     return good;
 }
 
@@ -300,13 +299,15 @@ static bool add_behind(Masks *k, const Part *part, uint32_t high, uint32_t state
                        uint64_t *mask, Error *error) {
     const Exits *e = &part->local->exits;
     bool all = !part->least && high == e->most_turns, good;
-    size_t count;
+    size_t count, n = 0;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
+    Group *groups = places ? find_groups(k->automaton, places, count, &n, error) : NULL;
     Ask ask = {.parent = part->local->index, .turns = NOT_KNOWN, .depth = depth};
-    good = places;
-    if (all) good = good && add_groups(k, &ask, places, count, mask, error);
+    good = groups;
+    if (all) good = good && add_groups(k, &ask, groups, n, mask, error);
     for (ask.turns = part->least; good && !all && ask.turns <= high; ask.turns++)
-        good = !has_level(e, ask.turns) || add_groups(k, &ask, places, count, mask, error);
+        good = !has_level(e, ask.turns) || add_groups(k, &ask, groups, n, mask, error);
+    free(groups);
     free(places);
     return good;
 }
@@ -358,7 +359,11 @@ static bool add_parts(Masks *k, const uint64_t *places, size_t count, size_t wor
                       Error *error) {
     k->work_end = masks_work(k) + work;
     k->is_cut = false;
-    return add_groups(k, &(Ask){.parent = NOT_KNOWN}, places, count, mask, error);
+    size_t n = 0;
+    Group *groups = find_groups(k->automaton, places, count, &n, error);
+    bool good = groups && add_groups(k, &(Ask){.parent = NOT_KNOWN}, groups, n, mask, error);
+    free(groups);
+    return good;
 }
 
 bool masks_read_places(Masks *k, const uint64_t *places, size_t count, size_t *work, uint64_t *mask,

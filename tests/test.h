@@ -89,11 +89,6 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
         if (strcmp(got_, wanted_)) TEST_FAIL(#got ": got \"%s\", wanted \"%s\"", got_, wanted_);   \
     } while (0)
 
-// The same where an emulator runs this processor's instructions (make aarch64 elsewhere).
-#ifndef TEST_CROSS
-#define TEST_CROSS 0
-#endif
-
 // 1 under AddressSanitizer, where tests shorten their loops and need larger stacks.
 #ifndef __has_feature
 #define __has_feature(x) 0
@@ -102,6 +97,11 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
 #define TEST_SANITIZED 1
 #else
 #define TEST_SANITIZED 0
+#endif
+
+// 1 where an emulator runs the program (make aarch64 on another processor).
+#ifndef TEST_CROSS
+#define TEST_CROSS 0
 #endif
 
 // ---- support.c ----

@@ -16,8 +16,6 @@
 #include "commands/speculation/speculation.h"
 #include "tokenizer/template/template.h"
 
-#include <sys/stat.h>
-
 // What is held back of an answer until a line has room for it. Zeroed: nothing.
 typedef struct Wrap {
     Buffer word;        // owned
@@ -64,8 +62,7 @@ typedef struct Chat {
     LineEditor *editor;              // NULL: none
     ChatSession *saved;              // owned; NULL: no --session
     int transcript;                  // a file descriptor; -1: none
-    bool has_saved;                  // /save has written a file,
-    struct stat last_saved;          // and what that was then
+    Buffer saved_last;               // what /save wrote, while nothing of it is taken back; owned
     double prompt_rate, decode_rate; // tokens/s of the last answer; 0: there was none
 } Chat;
 
@@ -111,8 +108,8 @@ bool transcript_add(const Chat *chat, const char *role, const void *text, size_t
                     const char *stop, Error *error);
 
 // A line that says what is done with those before: "undo" takes back the newest exchange, "clear"
-// all, "load" puts a file in their place. False: as above.
-bool transcript_event(const Chat *chat, const char *event, Error *error);
+// all, "load" puts a file in their place (`file`; else NULL). False: as above.
+bool transcript_event(const Chat *chat, const char *event, const char *file, Error *error);
 
 // Appends the JSON object that /save writes; `digest` is model_digest's.
 void conversation_print(Buffer *out, const Chat *chat, const char *digest);
@@ -124,8 +121,9 @@ typedef struct ChatOrigin {
 // is as it was.
 bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,
                        Error *error);
-// `force`: in place of a file that is there; the one that it wrote last is replaced without it,
-// unless somebody has changed it. False: exit code 2, 4 or 5.
+// `force`: in place of a file that is there. Without it only a file is replaced that holds, byte
+// for byte, what was saved last, and only while the conversation has merely grown since. False:
+// exit code 2, 4 or 5.
 bool conversation_save(Chat *chat, const char *path, bool force, Error *error);
 // In place of the conversation so far. False: exit code 3, 4 or 5, and it is as it was.
 bool conversation_load(Chat *chat, const char *path, Error *error);

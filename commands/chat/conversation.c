@@ -74,6 +74,7 @@ void conversation_undo(Chat *chat) {
     if (!chat->n_turns) return;
     Turn *last = &chat->turns[--chat->n_turns];
     if (chat->left > chat->n_turns) chat->left = chat->n_turns;
+    buffer_free(&chat->saved_last);
     go_back(chat, last);
     turn_free(last);
 }
@@ -82,6 +83,7 @@ void conversation_clear(Chat *chat) {
     while (chat->n_turns)
         turn_free(&chat->turns[--chat->n_turns]);
     chat->left = 0;
+    buffer_free(&chat->saved_last);
     begin_anew(chat);
 }
 
@@ -140,6 +142,7 @@ bool conversation_set_system(Chat *chat, const char *text, size_t length, Error 
     good = good && render(chat, chat->n_turns, (TextSpan){.text = ""}, error);
     buffer_free(good ? &system : &chat->system);
     if (good) {
+        buffer_free(&chat->saved_last);
         begin_anew(chat);
         return true;
     }

@@ -36,12 +36,12 @@ struct LineEditor {
     char *path_owned;
     bool color, quiet;
     wchar_t mark[40];
-    size_t mark_width;
-    size_t most;              // bytes of the line
-    struct termios before;    // of the terminal, before the editor
-    sigset_t outside;         // signals blocked while no line is edited
-    bool interrupted, at_end; // by Ctrl-C; the cursor is at the end of what was typed
-    bool any_key;             // was typed for this line
+    size_t mark_width, columns; // of the window when the line was last drawn
+    size_t most;                // bytes of the line
+    struct termios before;      // of the terminal, before the editor
+    sigset_t outside;           // signals blocked while no line is edited
+    bool interrupted, at_end;   // by Ctrl-C; the cursor is at the end of what was typed
+    bool any_key;               // was typed for this line
     LineKeys keys;
 };
 
@@ -68,12 +68,6 @@ static void set_paste(bool on) {
     const char *text = on ? PASTE_ON : PASTE_OFF;
     output_bytes(text, strlen(text));
     output_flush();
-}
-
-// In a signal handler.
-static void set_paste_now(bool on) {
-    const char *text = on ? PASTE_ON : PASTE_OFF;
-    if (write(STDOUT_FILENO, text, strlen(text)) < 0) return; // the terminal is gone
 }
 
 static volatile sig_atomic_t continued; // by SIGCONT
@@ -111,14 +105,15 @@ static void pass_on(LineEditor *e, int number) {
     el_wset(e->libedit, EL_REFRESH);
 }
 
-// The window has another width, and terminals have broken their lines anew: this one is drawn again
-// from its first row on. Cleared row by row, since some keep a screen that is cleared as a whole.
+// The window has another width: the line is drawn anew from its first row on. Cleared row by row,
+// since some terminals keep a screen that is cleared as a whole.
 static void take_new_width(LineEditor *e) {
     const LineInfoW *info = el_wline(e->libedit);
     struct winsize window;
     Buffer text = {0};
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || !window.ws_col) return;
-    size_t above = line_rows(info->buffer, info->cursor, e->mark_width, window.ws_col);
+    size_t columns = line_keeps_rows() && e->columns ? e->columns : window.ws_col;
+    size_t above = line_rows(info->buffer, info->cursor, e->mark_width, columns);
     size_t rows = line_rows(info->buffer, info->lastchar, e->mark_width, window.ws_col) + 1;
     buffer_print(&text, "\r");
     if (above) buffer_print(&text, "\033[%zuA", above);
@@ -129,6 +124,7 @@ static void take_new_width(LineEditor *e) {
     if (!text.failed) output_bytes((const char *)text.bytes, text.size);
     output_flush();
     buffer_free(&text);
+    e->columns = window.ws_col;
     el_resize(e->libedit);
     el_wset(e->libedit, EL_REFRESH);
 }
@@ -310,7 +306,7 @@ enum { N_ENDS = sizeof ENDS / sizeof *ENDS };
 
 static void on_end(int number) {
     tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
-    set_paste_now(false);
+    interrupt_write(PASTE_OFF);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -322,7 +318,7 @@ static void on_stop(int number) {
     sigset_t one;
     bool known = !tcgetattr(STDIN_FILENO, &now);
     if (known) tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
-    set_paste_now(false);
+    interrupt_write(PASTE_OFF);
     sigemptyset(&one);
     sigaddset(&one, number);
     signal(number, SIG_DFL);
@@ -331,7 +327,8 @@ static void on_stop(int number) {
     pthread_sigmask(SIG_BLOCK, &one, NULL);
     signal(number, on_stop);
     if (known) tcsetattr(STDIN_FILENO, TCSANOW, &now);
-    set_paste_now(true);
+    // Not where Ctrl-C has given the terminal back.
+    if (known && !(now.c_lflag & ICANON)) interrupt_write(PASTE_ON);
     errno = saved;
 }
 
@@ -459,6 +456,8 @@ static const wchar_t *edit(LineEditor *e, int *length) {
     }
     e->interrupted = e->at_end = e->any_key = false;
     e->keys = (LineKeys){0};
+    struct winsize window;
+    e->columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) ? 0 : window.ws_col;
     el_resize(e->libedit);
     // Before the mark, which el_wgets would write first: keys may be typed as soon as it is seen.
     el_wset(e->libedit, EL_PREP_TERM, 1);

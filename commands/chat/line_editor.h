@@ -79,6 +79,10 @@ enum { LINE_REDRAW = 037 }; // ^_, the key that redraws
 // the cursor's, in a window of so many columns.
 size_t line_rows(const wchar_t *begin, const wchar_t *cursor, size_t width, size_t columns);
 
+// Most terminals break their lines anew where the window has another width. Whether this one is
+// known not to: xterm, GNU screen and the Linux console.
+bool line_keeps_rows(void);
+
 void line_note_key(LineKeys *keys, wchar_t key);
 
 // Before a key is waited for: whether the line begin .. end, behind a mark of `width` columns, has

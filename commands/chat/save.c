@@ -16,10 +16,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define CHAT_FORMAT "limpid-chat 1"
+enum { MOST_BYTES = 64 << 20 }; // of a file
 
 // ---- writing ----
 
@@ -77,21 +77,22 @@ static bool inputs_of_chat(FileSet *inputs, const Options *o, Error *error) {
     return true;
 }
 
-// The file that /save wrote last, as it was then: it holds an earlier state of this conversation.
-static bool is_last_saved(const Chat *chat, const char *path) {
-    const struct stat *last = &chat->last_saved;
-    struct stat now;
-    return chat->has_saved && !stat(path, &now) && now.st_dev == last->st_dev &&
-           now.st_ino == last->st_ino && now.st_size == last->st_size &&
-           now.st_mtim.tv_sec == last->st_mtim.tv_sec &&
-           now.st_mtim.tv_nsec == last->st_mtim.tv_nsec;
+// Whether the file holds a beginning of this conversation.
+static bool is_saved_last(const Chat *chat, const char *path) {
+    const Buffer *last = &chat->saved_last;
+    FileCopy copy;
+    Error cause = {0};
+    if (!last->size || !file_copy_open(&copy, path, MOST_BYTES, &cause)) return false;
+    bool same = copy.size == last->size && !memcmp(copy.bytes, last->bytes, last->size);
+    file_copy_close(&copy);
+    return same;
 }
 
 bool conversation_save(Chat *chat, const char *path, bool force, Error *error) {
     char digest[FNV_HEX];
     Buffer b = {0};
     FileSet inputs = {0};
-    bool mine = is_last_saved(chat, path);
+    bool mine = is_saved_last(chat, path);
     OutputFile out = {
         .path = path, .inputs = &inputs, .force = force || mine || chat->options.force};
     bool good = inputs_of_chat(&inputs, &chat->options, error) &&
@@ -100,8 +101,12 @@ bool conversation_save(Chat *chat, const char *path, bool force, Error *error) {
     if (good) conversation_print(&b, chat, digest);
     if (b.failed) good = error_set(error, ERROR_MEMORY, "no memory for the file");
     good = good && file_write(&out, b.bytes, b.size, error);
-    if (good) chat->has_saved = !stat(path, &chat->last_saved);
-    buffer_free(&b);
+    if (good) {
+        buffer_free(&chat->saved_last);
+        chat->saved_last = b;
+    } else {
+        buffer_free(&b);
+    }
     file_set_free(&inputs);
     return good;
 }
@@ -132,10 +137,13 @@ static bool append_line(const Chat *chat, Buffer *line, Error *error) {
     return good;
 }
 
-bool transcript_event(const Chat *chat, const char *event, Error *error) {
+bool transcript_event(const Chat *chat, const char *event, const char *file, Error *error) {
     Buffer line = {0};
     if (chat->transcript < 0) return true;
-    buffer_print(&line, "{\"event\":\"%s\"}\n", event);
+    buffer_print(&line, "{\"event\":\"%s\"", event);
+    if (file) buffer_print(&line, ",\"file\":");
+    if (file) buffer_quote(&line, file, strlen(file));
+    buffer_print(&line, "}\n");
     return append_line(chat, &line, error);
 }
 
@@ -150,8 +158,6 @@ bool transcript_add(const Chat *chat, const char *role, const void *text, size_t
 }
 
 // ---- reading ----
-
-enum { MOST_BYTES = 64 << 20 };
 
 #ifdef WITHOUT_JSON
 bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,

@@ -44,15 +44,15 @@ static const char *under_home(const char *path) {
 }
 
 // What the lines of the transcript so far do not show.
-static void record(const Chat *chat, const char *event) {
+static void record(const Chat *chat, const char *event, const char *file) {
     Error error = {0};
-    if (!transcript_event(chat, event, &error)) note("%s", error.message);
+    if (!transcript_event(chat, event, file, &error)) note("%s", error.message);
 }
 
 static SlashResult clear(Chat *chat, const char *argument, Buffer *message) {
     (void)argument, (void)message;
     conversation_clear(chat);
-    record(chat, "clear");
+    record(chat, "clear", NULL);
     note("the conversation begins anew%s", chat->has_system ? "; the system message stays" : "");
     return SLASH_DONE;
 }
@@ -80,8 +80,9 @@ static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
 static SlashResult load(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     (void)message;
-    bool loaded = conversation_load(chat, under_home(argument), &error);
-    if (loaded) record(chat, "load");
+    const char *path = under_home(argument);
+    bool loaded = conversation_load(chat, path, &error);
+    if (loaded) record(chat, "load", path);
     if (loaded)
         note("loaded: %zu exchange%s%s", chat->n_turns, chat->n_turns == 1 ? "" : "s",
              chat->has_system ? " and a system message" : "");
@@ -94,7 +95,7 @@ static SlashResult undo(Chat *chat, const char *argument, Buffer *message) {
     (void)argument, (void)message;
     note(chat->n_turns ? "the last message and its answer are forgotten"
                        : "there is nothing before");
-    if (chat->n_turns) record(chat, "undo");
+    if (chat->n_turns) record(chat, "undo", NULL);
     conversation_undo(chat);
     return SLASH_DONE;
 }
@@ -105,7 +106,7 @@ static SlashResult retry(Chat *chat, const char *argument, Buffer *message) {
     const Buffer *user = &chat->turns[chat->n_turns - 1].user;
     message->size = 0;
     buffer_put(message, user->bytes, user->size);
-    record(chat, "undo");
+    record(chat, "undo", NULL);
     conversation_undo(chat);
     return SLASH_SEND;
 }

@@ -4,6 +4,8 @@
 #include "commands/chat/line_editor.h"
 
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -44,6 +46,12 @@ size_t line_rows(const wchar_t *begin, const wchar_t *cursor, size_t width, size
         if (*begin != L'\n') column += wide;
     }
     return rows + column / columns;
+}
+
+bool line_keeps_rows(void) {
+    const char *term = getenv("TERM");
+    return getenv("XTERM_VERSION") || (getenv("STY") && !getenv("TMUX")) ||
+           (term && !strcmp(term, "linux"));
 }
 
 static bool key_waits(void) {

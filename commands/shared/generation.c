@@ -344,8 +344,10 @@ void print_statistics(const Generation *g) {
     Buffer line = {0};
     buffer_print(&line, "prompt ");
     // The rest was in the cache, or Ctrl-C came before it.
-    if (g->prompt_read < g->prompt_tokens) buffer_print(&line, "%zu of ", g->prompt_read);
-    buffer_print(&line, "%zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
+    if (g->prompt_read < g->prompt_tokens)
+        buffer_print(&line, "%zu of %zu", g->prompt_read, g->prompt_tokens);
+    else
+        buffer_print(&line, "%zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
     put_rate(&line, prompt_rate(g));
     buffer_print(&line, "; text %zu", g->ids.count);
     put_rate(&line, decode_rate(g));

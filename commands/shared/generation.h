@@ -136,7 +136,7 @@ void print_incomplete(const Generation *g);
 
 // "prompt 5 tokens, 312/s; text 60, 56.9/s; first in 0.006 s; 14.9 MB" on standard error: tokens
 // per second, seconds to the first token of the text, the peak of memory or the seed to be told.
-// "prompt 12 of 40 tokens": the others were in the cache, or Ctrl-C came before them.
+// "prompt 12 of 40": the others were in the cache, or Ctrl-C came before them.
 void print_statistics(const Generation *g);
 double prompt_rate(const Generation *g); // tokens/s; NaN where nothing was measured
 double decode_rate(const Generation *g);

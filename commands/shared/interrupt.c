@@ -6,6 +6,8 @@
 //   handlers installed         flag set, default back   the default ends the program
 #include "commands/shared/interrupt.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,11 +24,20 @@ static bool begun;
 
 static void on_interrupt(int number) {
     __atomic_store_n(&asked, number, __ATOMIC_RELAXED);
+    int saved = errno;
     if (terminal) tcsetattr(STDIN_FILENO, TCSANOW, terminal);
-    if (to_terminal && write(STDOUT_FILENO, to_terminal, strlen(to_terminal)) < 0) return;
-    // The second one finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
-    // terminal that it came in between goes on; stdio would drop the text and report a failure.
+    if (to_terminal) interrupt_write(to_terminal);
+    errno = saved;
 }
+
+void interrupt_write(const char *text) {
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (poll(&output, 1, 0) <= 0 || !(output.revents & POLLOUT)) return;
+    if (write(STDOUT_FILENO, text, strlen(text)) < 0) return; // the terminal is gone
+}
+
+// The second signal finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
+// terminal that the first came in between goes on; stdio would drop the text and report a failure.
 
 // SIGINT is ignored in a background job of a shell, SIGHUP under nohup: then they stay ignored.
 void interrupt_begin(void) {

@@ -17,3 +17,5 @@ void interrupt_raise(void);      // ends the program by that signal: exit status
 // standard output, since the second ends the program at once; both are borrowed until the next
 // call. NULL: it does not.
 void interrupt_terminal(const struct termios *modes, const char *text);
+// In a signal handler: to standard output, where that takes it at once.
+void interrupt_write(const char *text);

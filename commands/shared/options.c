@@ -9,6 +9,7 @@
 #include "commands/shared/output.h"
 #include "weights/checkpoint.h"
 
+#include <assert.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -107,6 +108,7 @@ bool option_store(Options *options, const OptionRow *row, const char *typed, con
     case KIND_TEXT: *(const char **)field = text; break;
     case KIND_TEXTS: {
         TextList *list = field;
+        assert(typed);
         if (!*text) return error_set(error, ERROR_USAGE, "%s: the text is empty", typed);
         if (list->count == OPTIONS_MAX_STOPS)
             return error_set(error, ERROR_USAGE, "%s is given more than %d times", typed,

@@ -178,7 +178,7 @@ static void check_matrix(Device *device, const char *isa, const Sample *sample, 
 
 static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_shapes,
                        const char *isa) {
-    // 129: more than a tile of rows and than the calls above. Where that is slow, fewer.
+    // 129: more than a tile of rows and than the calls above. A sanitizer and an emulated processor do with fewer.
     enum { MOST = TEST_SANITIZED || TEST_CROSS ? 66 : 129 };
     static const int ROWS[] = {1, 2, 3, 7, MOST, 64};
     TestRandom random = {7};

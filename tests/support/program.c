@@ -123,9 +123,11 @@ static bool press(TestRun *run, int terminal, const TypedKeys *keys, int number,
     if (!at) return false;
     if (tcgetattr(terminal, &modes)) return true;
     run->drops_output |= !(modes.c_lflag & NOFLSH);
-    bool waits = keys->keys && !*keys->keys; // what has come since is the next key's
+    bool types = keys->keys && *keys->keys && strncmp(keys->keys, "$ ", 2);
+    bool waits = keys->keys && !types; // what has come since is the next key's
     *seen = waits ? (size_t)(at - run->out) + strlen(keys->after) : run->out_size;
     if (!keys->keys) return job && !kill(atoi(job + 5), number);
+    if (!types && *keys->keys) return !system(keys->keys + 2);
     return waits || write(terminal, keys->keys, strlen(keys->keys)) > 0;
 }
 

@@ -13,7 +13,8 @@ TestRun program_terminal(const char *line);
 
 // The same, with `keys` typed: each as soon as the text before it has appeared since the last.
 typedef struct TypedKeys {
-    const char *after, *keys; // keys "": waits alone; NULL: program_job's signal in place of them
+    // keys "": waits alone; "$ COMMAND": runs it in a shell; NULL: program_job's signal.
+    const char *after, *keys;
 } TypedKeys;
 TestRun program_typed(const char *line, const TypedKeys *typed, size_t count);
 // The same as a job of a shell, which continues it where it is stopped. Each time the screen gets

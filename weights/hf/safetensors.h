@@ -77,7 +77,8 @@ bool safetensors_room(SafetensorsHeader *h, size_t most, Error *error);
 SafetensorsTensor *safetensors_add(SafetensorsHeader *h, const char *name, Error *error);
 
 // In this order for each tensor: its type by name; from plan.shape what it comes to; its place,
-// counted from the first byte after the header. False: exit code 3.
+// counted from the first byte after the header. Of a tensor behind the end of the file plan.data
+// stays NULL, and the header is refused once it has been read. False: exit code 3.
 bool safetensors_set_type(SafetensorsTensor *tensor, const char *name, Error *error);
 bool safetensors_measure(SafetensorsTensor *tensor, Error *error);
 bool safetensors_place(const SafetensorsHeader *h, SafetensorsTensor *tensor, uint64_t begin,
