@@ -417,7 +417,7 @@ void conversation_print_settings(Buffer *out, const Chat *chat) {
     print_sampling(out, &chat->session, &d);
     if (option_given(&chat->options, OPTION_MAX_TOKENS))
         buffer_print(out, ", max-tokens %" PRId64, chat->options.max_tokens);
-    else
+    else if (!chat->options.ignore_eos)
         buffer_print(out, ", max-tokens %d", TYPED_TOKENS);
     buffer_print(out, ", seed %" PRIu64, chat->seed);
 }

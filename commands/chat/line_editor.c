@@ -111,7 +111,10 @@ static void take_new_width(LineEditor *e) {
     const LineInfoW *info = el_wline(e->libedit);
     struct winsize window;
     Buffer text = {0};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || !window.ws_col) return;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || !window.ws_col) {
+        el_resize(e->libedit);
+        return;
+    }
     size_t columns = line_keeps_rows() && e->columns ? e->columns : window.ws_col;
     size_t above = line_rows(info->buffer, info->cursor, e->mark_width, columns);
     size_t rows = line_rows(info->buffer, info->lastchar, e->mark_width, window.ws_col) + 1;

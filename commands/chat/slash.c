@@ -43,7 +43,7 @@ static const char *under_home(const char *path) {
     return length > 0 && (size_t)length < sizeof out ? out : path;
 }
 
-// What the lines of the transcript so far do not show.
+// Appends to the transcript what was done with the messages before; a failure is only said.
 static void record(const Chat *chat, const char *event, const char *file) {
     Error error = {0};
     if (!transcript_event(chat, event, file, &error)) note("%s", error.message);

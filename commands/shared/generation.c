@@ -339,7 +339,7 @@ static void print_drafts(const Generation *g) {
          c->passes == 1 ? "" : "es");
 }
 
-// One line, which fits a window of 80 columns, and one for drafts.
+// One line, which fits a window of 80 columns but for very large numbers, and one for drafts.
 void print_statistics(const Generation *g) {
     Buffer line = {0};
     buffer_print(&line, "prompt ");
