@@ -43,21 +43,39 @@
     default: break;                                                                                \
     }
 
-// Prefetch distance in bytes. Hardware prefetchers are not enough, GB/s of one core:
+// Prefetch distances in bytes, since hardware prefetchers are not enough. One or two rows of inputs
+// take a line as fast as memory gives it: to the L1 cache, as soon as possible. With more rows
+// arithmetic takes as long as memory, and the few misses that an L1 cache has open do not cover its
+// latency: to the L2 cache from afar, and from there to the L1 cache. GB/s of Q8_0 out of memory at
+// a8 on Zen 4, one thread (a plain read: 24; out of the cache eight rows take 21) and two:
 //
-//                                           without   with   memory gives
-//     Sapphire Rapids  Q8_0, one row             10     14             16
-//     Zen 5            F16, one row              38     41             41
-//                      F16, four rows            15     24
+//                         1 row     2     4     8    16    two threads:   1     2     4     8    16
+//     none                                     10
+//     L1, 4 KB               26    26    22    13   8.6                  35    36    35    26    17
+//     L2, 16 KB              21    22    22    21  10.6
+//     both, L1 2 KB          21    23    26    21  10.5                        34    33    34    21
 //
-// 2 to 8 KB do the same for Q8_0. Prefetches past the last panel are wasted.
-enum { PREFETCH_AHEAD = 4096 };
+// One row on Sapphire Rapids: 10 without, 14 with L1, of 16; of F16 on Zen 5 38 and 41, of 41.
+// Prefetches past the last panel are wasted.
+enum { ROW_AHEAD = 4096, L1_AHEAD = 2048, L2_AHEAD = 16384 };
 
-// Every cache line of bytes [p + ahead, p + ahead + bytes).
-ALWAYS_INLINE void prefetch_lines(const uint8_t *p, size_t bytes, size_t ahead) {
+// Every cache line of bytes [p, p + bytes).
+ALWAYS_INLINE void prefetch_l1(const uint8_t *p, size_t bytes) {
     UNROLL(16)
     for (size_t at = 0; at < bytes; at += 64)
-        __builtin_prefetch(p + ahead + at);
+        __builtin_prefetch(p + at, 0, 3);
+}
+
+ALWAYS_INLINE void prefetch_l2(const uint8_t *p, size_t bytes) {
+    UNROLL(16)
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(p + at, 0, 2);
+}
+
+// What lies ahead of [p, p + bytes), which n rows of inputs meet; `far`: as L2_AHEAD.
+ALWAYS_INLINE void prefetch_ahead(const uint8_t *p, size_t bytes, const int n, size_t far) {
+    prefetch_l1(p + (n <= 2 ? ROW_AHEAD : L1_AHEAD), bytes);
+    if (n > 2) prefetch_l2(p + far, bytes);
 }
 
 // Field f of every byte of a plane of `bits` bits, moved to start at bit `to`.
@@ -131,14 +149,13 @@ ALWAYS_INLINE Superblock superblock_open(DType dtype, const uint8_t *bytes, size
     return superblock;
 }
 
-// What lies `ahead` bytes behind cell c. Each cell prefetches an eighth of a superblock, header and
-// scales included, so no line is left out: without those of the scales, one in 17, eight rows of
-// Q8_0 at a8 out of memory reach 403 Gop/s instead of 428 (Zen 4, two threads).
+// What lies ahead of cell c. Each cell prefetches an eighth of a superblock, header and scales
+// included, so no line is left out.
 ALWAYS_INLINE void prefetch_cell(const DType dtype, const Superblock *superblock, size_t c,
-                                 size_t ahead) {
+                                 const int n, size_t far) {
     const PanelFormat format = panel_format(dtype);
     const size_t bytes = superblock_bytes(&format, SUPERBLOCK_CELLS) / SUPERBLOCK_CELLS;
-    prefetch_lines(superblock->bytes + c * bytes, bytes, ahead);
+    prefetch_ahead(superblock->bytes + c * bytes, bytes, n, far);
 }
 
 // s and m of each scale group of a cell; precision.h says what they are in each type.

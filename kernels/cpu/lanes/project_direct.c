@@ -30,7 +30,7 @@
 // not in a cache; so the last one prefetches the next panel.
 static size_t prefetch_distance(const PanelWork *work, size_t block) {
     bool again = work->n_blocks > 1 && block + 1 == work->n_blocks;
-    return again ? work->matrix->panel_bytes : PREFETCH_AHEAD;
+    return again ? work->matrix->panel_bytes : L2_AHEAD;
 }
 
 // ---- the integers of a cell: isum[g][t] of scale group g and row t ----
@@ -152,10 +152,9 @@ ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const
     }
 }
 
-// acc[t] for the n rows of a block, n a constant. `ahead`: prefetch distance.
+// acc[t] for the n rows of a block, n a constant. `far`: prefetch distance (lanes/cells.h).
 SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form, const int n,
-                           const uint8_t *panel, size_t n_cells, const InputBlock *x,
-                           size_t ahead) {
+                           const uint8_t *panel, size_t n_cells, const InputBlock *x, size_t far) {
     const PanelFormat format = panel_format(dtype);
     const int groups = format.groups;
     const float *scales = x->scales;
@@ -169,7 +168,7 @@ SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form,
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
             const size_t at = (cell + c) * (size_t)n;
             CellSums isum;
-            prefetch_cell(dtype, &superblock, c, ahead);
+            prefetch_cell(dtype, &superblock, c, n, far);
             if (form == INPUT_QUADS)
                 dot_quads(isum, dtype, n, planes, groups, x->quads + 8 * at);
             else if (form == INPUT_DIGITS)
@@ -233,16 +232,16 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
 // One function for each type and size of block: a register cannot be indexed, so each size has sums
 // of its own. Sizes beyond BLOCK_ROWS are left out.
 typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputBlock *x,
-                 size_t ahead);
+                 size_t far);
 
 #define DOT(name, dtype, rows)                                                                     \
     static __attribute__((noinline)) void name(F32x16 *acc, const uint8_t *panel, size_t n_cells,  \
-                                               const InputBlock *x, size_t ahead) {                \
+                                               const InputBlock *x, size_t far) {                  \
         if (rows > BLOCK_ROWS) return;                                                             \
         if (x->quads && input_form(dtype, rows, true) == INPUT_QUADS)                              \
-            dot_panel(acc, dtype, INPUT_QUADS, rows, panel, n_cells, x, ahead);                    \
+            dot_panel(acc, dtype, INPUT_QUADS, rows, panel, n_cells, x, far);                      \
         else                                                                                       \
-            dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x, ahead); \
+            dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x, far);   \
     }
 
 ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {

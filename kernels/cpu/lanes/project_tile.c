@@ -34,15 +34,16 @@ static Unpacked unpacked_in(void *scratch, size_t n_cells) {
     return (Unpacked){words, (float *)(words + n_cells * 512)};
 }
 
+// The tiles take long enough that the next panel, `panel_bytes` ahead, is in the L2 cache by then.
 SPECIALISED void unpack_panel(const DType dtype, const bool bytes, Unpacked to,
-                              const uint8_t *panel, size_t n_cells) {
+                              const uint8_t *panel, size_t panel_bytes, size_t n_cells) {
     const PanelFormat format = panel_format(dtype);
     const I16x32 centre = i16_set(format.centre);
     for (size_t cell = 0; cell < n_cells; cell += SUPERBLOCK_CELLS) {
         Superblock superblock = superblock_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < superblock.n_cells; c++) {
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
-            prefetch_cell(dtype, &superblock, c, PREFETCH_AHEAD);
+            prefetch_cell(dtype, &superblock, c, MAX_BLOCK_ROWS, panel_bytes);
             UNROLL(8)
             for (int f = 0; f < 8 && bytes; f++, to.words += 32)
                 i16_store(to.words, cell_bytes(dtype, planes, f));
@@ -270,15 +271,15 @@ ALWAYS_INLINE Tile *tile_of(const DType dtype, const bool bytes) {
 // ---- one type ----
 
 SPECIALISED void tile_type(const DType dtype, const PanelWork *work, size_t p) {
-    size_t n_cells = work->matrix->cols / CELL_COLS;
-    const uint8_t *panel = work->matrix->panels + p * work->matrix->panel_bytes;
+    size_t n_cells = work->matrix->cols / CELL_COLS, panel_bytes = work->matrix->panel_bytes;
+    const uint8_t *panel = work->matrix->panels + p * panel_bytes;
     // A type that comes here takes the same form of every block, so the first answers for all.
     bool bytes = takes_bytes(dtype, work->blocks);
     Unpacked unpacked = unpacked_in(work->scratch, n_cells);
     if (bytes)
-        unpack_panel(dtype, true, unpacked, panel, n_cells);
+        unpack_panel(dtype, true, unpacked, panel, panel_bytes, n_cells);
     else
-        unpack_panel(dtype, false, unpacked, panel, n_cells);
+        unpack_panel(dtype, false, unpacked, panel, panel_bytes, n_cells);
     Tile *run = tile_of(dtype, bytes);
     for (size_t b = 0; b < work->n_blocks; b++) {
         F32x16 acc[MAX_BLOCK_ROWS];
