@@ -249,7 +249,7 @@ static bool reserve(FileWriter *file, Error *error) {
     if (failed && (errno == EOPNOTSUPP || errno == ENOSYS))
         failed = ftruncate(file->descriptor, (off_t)file->size);
     if (!failed) return true;
-    error_set(error, ERROR_IO, "cannot take %llu bytes on the disk: %s",
+    error_set(error, ERROR_IO, "no room for its %llu bytes: %s",
               (unsigned long long)file->size, strerror(errno));
     return error_prefix(error, file->path);
 }

@@ -429,18 +429,24 @@ static bool check_prompts(const Options *o, Error *error) {
     return true;
 }
 
+// -m chat is another command, which would pass over what it does not have.
+static bool check_mode(const Options *o, Error *error) {
+    for (const OptionRow *row = option_rows(); row->name && o->mode == MODE_CHAT; row++)
+        if (option_given(o, row->id) && !(row->commands & FOR_CHAT))
+            return error_set(error, ERROR_USAGE, "--%s does not go with -m chat", row->name);
+    return true;
+}
+
 // What goes with no other option, before anything is opened.
 static bool check_options(const Options *o, Error *error) {
-    if (!check_prompts(o, error) || !surprise_check(o, error) || !sampling_check(o, error) ||
-        !drafting_check(o, error) || !prompt_cache_check(o, error))
+    if (!check_mode(o, error) || !check_prompts(o, error) || !surprise_check(o, error) ||
+        !sampling_check(o, error) || !drafting_check(o, error) || !prompt_cache_check(o, error))
         return false;
     if (!o->record) return true;
     if (o->overflow != OVERFLOW_STOP)
         return error_set(error, ERROR_USAGE,
                          "--record excludes --context-overflow: a replay ends where the context "
                          "is full");
-    if (o->mode == MODE_CHAT)
-        return error_set(error, ERROR_USAGE, "--record is of generate, not of chat");
     if (interventions_asked(o))
         return error_set(error, ERROR_USAGE,
                          "--record excludes --ablate, --patch and --steer: a replay has the model "

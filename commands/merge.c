@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -150,7 +151,10 @@ static bool put(Merge *m, const void *bytes, size_t size, Error *error) {
 static bool take_answer(Merge *m, const Part *part, const Line *line, Error *error) {
     AnswerKey key;
     bool is_new = true;
-    bool good = answer_key(&key, line, error) || error_prefix(error, part->path);
+    char place[40];
+    snprintf(place, sizeof place, "line %zu", part->reader.line);
+    bool good = answer_key(&key, line, error) ||
+                (error_prefix(error, place), error_prefix(error, part->path));
     const Buffer *id = &key.id;
     if (good && (id->size != 4 || memcmp(id->bytes, "null", 4) != 0))
         good = id_set_add(&m->ids, id->bytes, id->size, &is_new, error);

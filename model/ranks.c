@@ -71,17 +71,23 @@ double ranks_token_bytes(LayerRange range, const Config *c, const Weights *w) {
     return bytes;
 }
 
-// How many of the layers come before the share r / n of all bytes, to the nearest layer.
-static int layers_before(const Config *c, const Weights *w, int r, int n) {
-    double all = 0, before = 0;
+// From the last rank on each takes its share of the bytes that are left, to the nearest layer, but
+// one at least, and one stays for each rank before it. So a head that is larger than a share is
+// made up for by all other ranks, not by the next one.
+static void split_evenly(LayerRange *ranges, int n, const Config *c, const Weights *w) {
+    double left = 0;
     for (int l = 0; l <= c->n_layers; l++)
-        all += layer_bytes(c, w, l);
-    for (int l = 0; l < c->n_layers; l++) {
-        double bytes = layer_bytes(c, w, l);
-        if (before + bytes / 2 > all * r / n) return l;
-        before += bytes;
+        left += layer_bytes(c, w, l);
+    for (int r = n - 1, end = c->n_layers; r >= 0; r--) {
+        int first = end - 1;
+        double share = left / (r + 1), bytes = ranks_token_bytes((LayerRange){first, end}, c, w);
+        while (first > r && bytes + layer_bytes(c, w, first - 1) / 2 <= share)
+            bytes += layer_bytes(c, w, --first);
+        if (r == 0) first = 0;
+        ranges[r] = (LayerRange){first, end};
+        left -= bytes;
+        end = first;
     }
-    return c->n_layers;
 }
 
 static bool split_as_asked(LayerRange *ranges, int n, const int *per_rank, int n_layers,
@@ -102,15 +108,7 @@ bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *c
         return error_set(error, ERROR_USAGE, "%d ranks: at most %d, for %d layers", n,
                          c->n_layers < RANKS_MOST ? c->n_layers : RANKS_MOST, c->n_layers);
     if (per_rank) return split_as_asked(ranges, n, per_rank, c->n_layers, error);
-    for (int r = 0, first = 0; r < n; r++) {
-        // Each of the ranks behind this one has a layer too.
-        int end = r + 1 < n ? layers_before(c, w, r + 1, n) : c->n_layers, most = c->n_layers;
-        most -= n - 1 - r;
-        if (end < first + 1) end = first + 1;
-        if (end > most) end = most;
-        ranges[r] = (LayerRange){first, end};
-        first = end;
-    }
+    split_evenly(ranges, n, c, w);
     return true;
 }
 
@@ -119,8 +117,8 @@ bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *c
 bool ranks_begin(const int *per_rank, int n, Error *error) {
     if (!transport_begin(error)) return false;
     if (n && n != transport_count())
-        return error_set(error, ERROR_USAGE, "--layers-per-rank: %d numbers for %d ranks", n,
-                         transport_count());
+        return error_set(error, ERROR_USAGE, "--layers-per-rank: %d number%s for %d ranks", n,
+                         n > 1 ? "s" : "", transport_count());
     here.n_per_rank = n;
     for (int i = 0; i < n && i < RANKS_MOST; i++)
         here.per_rank[i] = per_rank[i];

@@ -84,6 +84,9 @@ struct Tokenizer {
     size_t n_stops;
     char description[96];
 
+    const Vocabulary *source; // of a GGUF, borrowed; NULL: a file
+    uint64_t file_digest;
+
     TokenizerWork *work;
 };
 

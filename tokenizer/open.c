@@ -30,6 +30,8 @@ static bool open_with_merges(Tokenizer *t, TextSpan json, const char *path,
     if (!file_copy_open(&beside, path, LIMIT_METADATA, error)) return error_prefix(error, path);
     TextSpan merges = {(const char *)beside.bytes, beside.size};
     bool good = true;
+    uint64_t digests[] = {t->file_digest, fnv1a_wide(beside.bytes, beside.size)};
+    t->file_digest = fnv1a(FNV_START, digests, sizeof digests);
     if (text_is_foreign(beside.bytes, beside.size, "list of merges", error))
         good = error_prefix(error, path);
     good = good && tokenizer_json_open(t, json, merges, pretokenizer, error);
@@ -73,6 +75,7 @@ static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Tokeni
                        Error *error) {
     const uint8_t *b = file->copy.bytes;
     size_t size = file->copy.size, blank = 0;
+    t->file_digest = fnv1a_wide(b, size);
     if (text_is_foreign(b, size, "tokenizer", error)) return false;
     while (blank < size && is_one_of(b[blank], " \t\r\n"))
         blank++;
@@ -148,6 +151,7 @@ static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error)
 static bool open_vocabulary(Tokenizer *t, const TokenizerSource *source, Error *error) {
     const Vocabulary *v = source->vocabulary;
     if (!v || !v->model) return error_set(error, ERROR_FILE, "the file has no tokenizer");
+    t->source = v;
     if (!strcmp(v->model, "llama")) return spm_bpe_open_vocabulary(t, v, error);
     if (!strcmp(v->model, "gpt2"))
         return byte_bpe_open_vocabulary(t, v, source->pretokenizer, error);

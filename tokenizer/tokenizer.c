@@ -101,6 +101,38 @@ const char *tokenizer_description(const Tokenizer *t) {
     return t->description;
 }
 
+// Lengths first, so that no two lists of pieces are the same bytes.
+static void hash_spans(uint64_t lanes[8], const TextSpan *spans, size_t count) {
+    fnv1a_lanes(lanes, &count, sizeof count);
+    for (size_t i = 0; i < count; i++) {
+        fnv1a_lanes(lanes, &spans[i].length, sizeof spans[i].length);
+        fnv1a_lanes(lanes, spans[i].text, spans[i].length);
+    }
+}
+
+static void hash_vocabulary(uint64_t lanes[8], const Vocabulary *v) {
+    const TextSpan names[] = {{v->model, strlen(v->model)},
+                              {v->pre ? v->pre : "", v->pre ? strlen(v->pre) : 0}};
+    const int numbers[] = {v->bos_id, v->eos_id,  v->eot_id,  v->eom_id,          v->unk_id,
+                           v->pad_id, v->add_bos, v->add_eos, v->add_space_prefix};
+    hash_spans(lanes, names, sizeof names / sizeof *names);
+    fnv1a_lanes(lanes, numbers, sizeof numbers);
+    hash_spans(lanes, v->tokens, v->n_tokens);
+    hash_spans(lanes, v->merges, v->n_merges);
+    if (v->scores) fnv1a_lanes(lanes, v->scores, v->n_tokens * sizeof *v->scores);
+    if (v->types) fnv1a_lanes(lanes, v->types, v->n_tokens);
+}
+
+uint64_t tokenizer_digest(const Tokenizer *t) {
+    uint64_t lanes[8];
+    fnv1a_lanes_begin(lanes);
+    fnv1a_lanes(lanes, &t->file_digest, sizeof t->file_digest);
+    if (t->source) hash_vocabulary(lanes, t->source);
+    // With the splitting pattern, which an option may override.
+    fnv1a_lanes(lanes, t->description, strlen(t->description));
+    return fnv1a_lanes_end(lanes);
+}
+
 int tokenizer_dropped(const Tokenizer *t) {
     return t->work->has_dropped ? t->work->dropped : -1;
 }

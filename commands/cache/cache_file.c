@@ -46,14 +46,6 @@ bool cache_key_equal(const CacheKey *a, const CacheKey *b, int *which) {
     return true;
 }
 
-// "cpu" for every instruction set and number of threads, which give the same bits; of a GPU its
-// name too: "cuda, NVIDIA H200".
-static void print_backend(char out[CACHE_KEY_SIZE], const char *description) {
-    size_t length = strcspn(description, ",");
-    if (!strncmp(description, "cuda,", 5)) length += 1 + strcspn(description + length + 1, ",");
-    snprintf(out, CACHE_KEY_SIZE, "%.*s", (int)length, description);
-}
-
 // Two scalings choose their frequencies by the context of the run, from which on it matters.
 static void print_rotation(char out[CACHE_KEY_SIZE], const Config *c, int context) {
     bool ntk = c->rope.scaling == ROPE_DYNAMIC_NTK, longrope = c->rope.scaling == ROPE_LONGROPE;
@@ -74,7 +66,7 @@ void cache_key_of(CacheKey *key, const Session *s, const char digest[FNV_HEX]) {
     attention_pattern_print(pattern, &s->model->pattern);
     *key = (CacheKey){0};
     snprintf(key->values[0], CACHE_KEY_SIZE, "%s", LIMPID_VERSION);
-    print_backend(key->values[1], device_info(s->model->device)->description);
+    session_backend(key->values[1], s);
     snprintf(key->values[2], CACHE_KEY_SIZE, "%s", digest);
     snprintf(key->values[3], CACHE_KEY_SIZE, "%s", PRECISIONS[o->precision]);
     snprintf(key->values[4], CACHE_KEY_SIZE, "%s", TYPES[o->kv_type]);

@@ -34,24 +34,37 @@ static bool no_memory(const Answers *a, Error *error) {
 
 // ---- the first line ----
 
-static void put_path(Buffer *b, const char *key, const char *path) {
-    if (!path) return;
+static void put_text_key(Buffer *b, const char *key, const char *text) {
+    if (!text) return;
     buffer_print(b, ",\"%s\":", key);
-    buffer_quote(b, path, strlen(path));
+    buffer_quote(b, text, strlen(text));
 }
 
-// What decides the answers: all but the number of threads and of texts side by side.
+static const char *chat_format_name(const Session *s) {
+    const ChatTemplate *found = chat_format(s->checkpoint, s->tokenizer);
+    if (s->options->chat_template) return s->options->chat_template;
+    return found ? chat_template_name(found) : NULL;
+}
+
+// What decides the answers: all but the number of threads and of texts side by side. Of files their
+// content: they may be edited, or lie elsewhere on another machine.
 static bool make_header(Answers *a, const Session *s, const Shard *shard, Error *error) {
-    char digest[FNV_HEX];
+    static const OptionId WITHOUT[] = {OPTION_THREADS, OPTION_TOKENIZER, OPTION_COUNT};
+    char backend[BACKEND_NAME];
     Buffer *b = &a->header;
-    if (!model_digest(digest, s, error)) return false;
-    buffer_print(b, "{\"limpid\":\"%s\",\"version\":\"%s\",\"model\":\"%s\",\"options\":",
-                 ANSWERS_FORMAT, LIMPID_VERSION, digest);
-    recording_put_options(b, s->options, OPTION_THREADS);
-    put_path(b, "system", s->options->system);
-    put_path(b, "template", s->options->chat_template);
-    put_path(b, "grammar", s->options->grammar);
-    put_path(b, "json_schema", s->options->json_schema);
+    session_backend(backend, s);
+    buffer_print(b, "{\"limpid\":\"%s\",\"version\":\"%s\",\"model\":\"%s\"", ANSWERS_FORMAT,
+                 LIMPID_VERSION, a->model);
+    if (s->tokenizer)
+        buffer_print(b, ",\"vocabulary\":\"%016" PRIx64 "\"", tokenizer_digest(s->tokenizer));
+    put_text_key(b, "backend", backend);
+    buffer_print(b, ",\"options\":");
+    recording_put_options(b, s->options, WITHOUT);
+    put_text_key(b, "system", s->options->system);
+    put_text_key(b, "template", chat_format_name(s));
+    if (s->grammar)
+        buffer_print(b, ",\"%s\":\"%016" PRIx64 "\"",
+                     s->options->grammar ? "grammar" : "json_schema", s->grammar_digest);
     if (shard->count > 1) buffer_print(b, "%s%d/%d\"", SHARD_KEY, shard->index, shard->count);
     buffer_print(b, "}\n");
     return !b->failed || no_memory(a, error);
@@ -98,7 +111,10 @@ const char *answers_difference(const Buffer *a, const Buffer *b) {
     static const JsonLimits LIMITS = {.bytes = 1 << 20, .values = 1 << 12};
     static const struct {
         const char *key, *what;
-    } KEYS[] = {{"version", "another version of limpid"}, {"model", "another model"}};
+    } KEYS[] = {{"version", "another version of limpid"}, {"model", "another model"},
+                {"vocabulary", "another vocabulary"},     {"backend", "another backend"},
+                {"template", "another chat format"},      {"grammar", "another grammar"},
+                {"json_schema", "another JSON schema"}};
     const char *found = "other options";
     json_t *first = json_parse((const char *)a->bytes, a->size, &LIMITS, NULL);
     json_t *second = json_parse((const char *)b->bytes, b->size, &LIMITS, NULL);
@@ -178,12 +194,13 @@ bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error
     const Options *o = s->options;
     *a = (Answers){.file = -1, .digest = FNV_START, .synced = seconds_now()};
     a->path = shard_path(o->out, shard->index, shard->count, error);
-    if (!a->path || !make_header(a, s, shard, error) || !open_file(a, o, error)) return false;
-    return !o->resume || begin_kept(a, error);
+    return a->path && model_digest(a->model, s, error) && open_file(a, o, error);
 }
 
-bool answers_begin(Answers *a, const Options *o, Error *error) {
-    return o->resume || (cut_to_size(a, error) && append(a, &a->header, error));
+bool answers_begin(Answers *a, const Session *s, const Shard *shard, Error *error) {
+    if (!make_header(a, s, shard, error)) return false;
+    if (s->options->resume) return begin_kept(a, error);
+    return cut_to_size(a, error) && append(a, &a->header, error);
 }
 
 bool answers_next_kept(Answers *a, AnswerKey *key, bool *there, Error *error) {
@@ -193,11 +210,12 @@ bool answers_next_kept(Answers *a, AnswerKey *key, bool *there, Error *error) {
     if (!a->keeping) return true;
     if (!line_next(&a->kept, &line, &ended, error)) return false;
     if (ended || line.cut || answer_is_end(&line)) return cut_to_size(a, error);
-    if (!answer_key(key, &line, error)) {
-        char place[40];
-        snprintf(place, sizeof place, "line %zu", a->kept.line);
-        error_prefix(error, place);
-        return error_prefix(error, a->path);
+    Error cause = {0};
+    if (!answer_key(key, &line, &cause)) {
+        // No run that was ended leaves such a line, so nobody knows what else is damaged.
+        const char *advice = "; cut the file in front of this line, or --force begins anew";
+        return error_set(error, cause.code, "%s: line %zu: %s%s", a->path, a->kept.line,
+                         cause.message, cause.code == ERROR_FILE ? advice : "");
     }
     // The digest is over the lines with their newlines.
     a->digest = fnv1a(fnv1a(a->digest, line.bytes, line.length), "\n", 1);

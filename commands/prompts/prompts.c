@@ -142,7 +142,7 @@ static bool open_run(Run *run, Error *error) {
                            .max_logit_rows = n + SCORE_ROWS};
     if (!session_open_model(s, &wanted, error)) return false;
     run->scheduler = scheduler_open(s, n, error);
-    return run->scheduler && answers_begin(&run->answers, o, error);
+    return run->scheduler && answers_begin(&run->answers, s, &run->shard, error);
 }
 
 // ---- lines ----

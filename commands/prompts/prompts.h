@@ -158,17 +158,19 @@ char *shard_path(const char *path, int index, int count, Error *error);
 
 // ---- the file of answers (answers.c) ----
 
-#define ANSWERS_FORMAT "limpid-answers 1"
+#define ANSWERS_FORMAT "limpid-answers 2"
 
 // A file: one line that says what made it, an answer a line, and one line at the end.
 //
-//   {"limpid":"limpid-answers 1","version":..,"model":..,"options":{..},"shard":"0/4"}
+//   {"limpid":"limpid-answers 2","version":..,"model":..,"vocabulary":..,"backend":..,
+//    "options":{..},"shard":"0/4"}
 //   {"id":"a","text":..,"line_hash":..}
 //   {"end":true,"answers":1}
 typedef struct Answers {
     int file; // -1: closed
     char *path;
     FileSet inputs;
+    char model[FNV_HEX]; // its digest
     Buffer header, line;
     LineReader kept; // --resume: of the answers that are there
     bool keeping;
@@ -179,11 +181,11 @@ typedef struct Answers {
     double synced; // when it was last written to the disk
 } Answers;
 
-// Opens it: new, or with --resume what is there. A file that another model, other options or
-// another version made is refused. What --force replaces is still whole then: answers_begin empties
-// it, once nothing else can fail. False: exit code 2, 3, 4 or 5.
+// Opens it before the model, whose digest it takes. answers_begin, once the model is open: a new
+// file, or with --resume what is there, unless another model, other options or another version made
+// it. What --force replaces is whole until then. False: exit code 2, 3, 4 or 5.
 bool answers_open(Answers *answers, const Session *session, const Shard *shard, Error *error);
-bool answers_begin(Answers *answers, const Options *options, Error *error);
+bool answers_begin(Answers *answers, const Session *session, const Shard *shard, Error *error);
 // --resume: the next answer that is there. *there false: there is none, the file is cut
 // behind the last whole one, and answers_put goes on. These: false with exit code 3, 4 or 5.
 bool answers_next_kept(Answers *answers, AnswerKey *key, bool *there, Error *error);

@@ -8,6 +8,7 @@
 #include "commands/shared/output.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,9 @@ static bool number_text(char out[40], const json_t *value, const char *key, Opti
         snprintf(out, 40, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     else if (!whole && json_is_real(value))
         snprintf(out, 40, "%.17g", json_real_value(value));
+    else if (json_is_real(value) && fabs(json_real_value(value)) < 0x1p53 &&
+             json_real_value(value) == floor(json_real_value(value)))
+        snprintf(out, 40, "%.0f", json_real_value(value)); // 20.0, as some writers have integers
     else
         return wrong_kind(key, whole ? "an integer" : "a number", value, error);
     return true;

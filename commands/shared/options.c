@@ -90,7 +90,7 @@ static bool refuse_value(const OptionRow *row, const char *typed, const char *te
         break;
     default:
         snprintf(wanted, sizeof wanted, "%s %.0f .. %.0f",
-                 row->kind == KIND_LIST ? "up to 16 integers, separated by commas," : "an integer",
+                 row->kind == KIND_LIST ? "up to 32 integers, separated by commas," : "an integer",
                  row->low, row->high);
     }
     return error_set(error, ERROR_USAGE, "%.40s%sgot \"%.80s\", wanted %s%s%s", typed ? typed : "",
@@ -288,11 +288,26 @@ static void replace_underscores(char *word) {
         if (*c == '_') *c = '-';
 }
 
+// Whether a word is in full an option of other commands alone: getopt takes --json for the
+// abbreviation of --json-schema where that is the only one.
+static bool is_of_others(const char *word, CommandBit command) {
+    size_t length = strcspn(word, "=");
+    bool found = false;
+    for (const OptionRow *row = option_rows(); row->name && length > 2; row++) {
+        if (strlen(row->name) != length - 2 || memcmp(row->name, word + 2, length - 2) != 0)
+            continue;
+        if (row->commands & command) return false;
+        found = !memcmp(word, "--", 2);
+    }
+    return found;
+}
+
 // Options of other programs, from the next word on.
 static bool skip_foreign(Walk *w, Error *error) {
     while (optind < w->argc) {
         replace_underscores(w->argv[optind]);
         const char *word = w->argv[optind];
+        if (is_of_others(word, w->command)) return refuse_option(word, 0, w->command, error);
         const ForeignOption *option = foreign_option(word, w->command);
         if (!option) break;
         if (option->refused_by & (int)w->command)

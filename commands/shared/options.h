@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTIONS_MAX_LIST = 16, OPTIONS_MAX_STOPS = 16 };
+enum { OPTIONS_MAX_LIST = 32, OPTIONS_MAX_STOPS = 16 };
 
 // Which commands an option belongs to; a command is one bit.
 typedef enum CommandBit {

@@ -260,11 +260,14 @@ static void put_token(Buffer *b, const RecordedToken *t) {
                      (double)t->other_logit, t->other_probability);
 }
 
-void recording_put_options(Buffer *b, const Options *o, OptionId without) {
+void recording_put_options(Buffer *b, const Options *o, const OptionId *without) {
     const char *between = "{";
     for (size_t i = 0; RECORDED_OPTIONS[i] != OPTION_COUNT; i++) {
         OptionId id = RECORDED_OPTIONS[i];
-        if (id == without || (recorded_if_given(id) && !option_given(o, id))) continue;
+        const OptionId *left_out = without;
+        while (*left_out != OPTION_COUNT && *left_out != id)
+            left_out++;
+        if (*left_out == id || (recorded_if_given(id) && !option_given(o, id))) continue;
         buffer_print(b, "%s", between);
         put_option(b, recorded_option(id), o);
         between = ",";
@@ -280,7 +283,7 @@ static void put_recording(Buffer *b, const Recording *r) {
     put_text(b, r->options.model);
     buffer_print(b, ",\"digest\":\"%s\",\"vocab_size\":%d},\n\"options\":", r->digest,
                  r->vocab_size);
-    recording_put_options(b, &r->options, OPTION_COUNT);
+    recording_put_options(b, &r->options, &(OptionId){OPTION_COUNT});
     buffer_print(b, ",\n\"prompt_ids\":[");
     for (size_t i = 0; i < r->prompt.count; i++)
         buffer_print(b, "%s%d", i ? "," : "", (int)r->prompt.ids[i]);

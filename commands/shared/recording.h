@@ -57,7 +57,7 @@ const OptionRow *recorded_option(OptionId id); // its row
 bool recorded_if_given(OptionId id);
 
 // Appends them as a JSON object, but for one of them (OPTION_COUNT: all).
-void recording_put_options(Buffer *b, const Options *options, OptionId without);
+void recording_put_options(Buffer *b, const Options *options, const OptionId *without);
 
 // Whether a recording has room for a run: `context` holds the prompt. False: exit code 2.
 bool recording_check(size_t prompt, size_t max_new, int context, Error *error);

@@ -9,6 +9,7 @@
 #include "commands/shared/session.h"
 #include "base/buffer.h"
 #include "base/file_reader.h"
+#include "base/hash.h"
 #include "base/sandbox.h"
 #include "base/text.h"
 #include "commands/shared/interrupt.h"
@@ -90,6 +91,7 @@ bool session_open_grammar(Session *s, Error *error) {
     if (!path) return true;
     if (!check_grammar_path(o, error) || !session_need_tokenizer(s, error)) return false;
     if (!file_copy_open(&copy, path, LIMIT_GRAMMAR_BYTES, error)) return error_prefix(error, path);
+    s->grammar_digest = fnv1a(FNV_START, copy.bytes, copy.size);
     s->grammar = limpid_grammar_open(s->file, flags, (const char *)copy.bytes, copy.size, &problem);
     file_copy_close(&copy);
     return session_problem(error, s->grammar, &problem) || error_prefix(error, path);
@@ -284,6 +286,13 @@ uint64_t peak_memory_bytes(void) {
     getrusage(RUSAGE_SELF, &usage);
     // Linux gives kilobytes.
     return (uint64_t)usage.ru_maxrss * 1024;
+}
+
+void session_backend(char out[BACKEND_NAME], const Session *s) {
+    const char *description = device_info(s->model->device)->description;
+    size_t length = strcspn(description, ",");
+    if (!strncmp(description, "cuda,", 5)) length += 1 + strcspn(description + length + 1, ",");
+    snprintf(out, BACKEND_NAME, "%.*s", (int)length, description);
 }
 
 void session_hint_at_chat(const Session *s) {

@@ -24,6 +24,7 @@ typedef struct Session {
     Tokenizer *tokenizer; // NULL where the model has none; session_need_tokenizer says so
     Model *model;
     limpid_grammar *grammar;      // of --grammar or --json-schema, or NULL
+    uint64_t grammar_digest;      // FNV-1a of the file
     Interventions *interventions; // of --ablate, --patch and --steer, or NULL
     char sinks[48];               // the pattern of session_use_sinks, or ""
 } Session;
@@ -60,6 +61,11 @@ bool session_intervene(const Session *session, const int32_t *prompt, size_t cou
 // The tokenizer of a path given by -z: a tokenizer file, a GGUF or a directory.
 // A tokenizer without a model, as own_tokenizer_open. vocab_size 0: unknown.
 bool session_open_tokenizer(Session *session, const char *path, int vocab_size, Error *error);
+
+// What results depend on beside model and options: "cpu" for every instruction set and number of
+// threads, which give the same bits; of a GPU its name too: "cuda, NVIDIA H200". The model is open.
+enum { BACKEND_NAME = 128 };
+void session_backend(char out[BACKEND_NAME], const Session *session);
 
 // The result of something that read the model: `good` and `error` as they are, unless the file was
 // cut short since it was opened. That outranks every other error: exit code 4.

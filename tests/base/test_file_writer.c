@@ -193,7 +193,7 @@ Test(file_writer, no_room_is_said_before_anything_is_written) {
     signal(SIGXFSZ, handler);
     CHECK(!file, "opened");
     CHECK_INT(error.code, ERROR_IO);
-    CHECK(strstr(error.message, "cannot take 1048576 bytes"), "%s", error.message);
+    CHECK(strstr(error.message, "no room for its 1048576 bytes"), "%s", error.message);
     CHECK_INT(test_entries(directory), 0);
     error = (Error){0};
     CHECK(!begin(path, UINT64_MAX, &error), "2^64 - 1 bytes");

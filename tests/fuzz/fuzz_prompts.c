@@ -18,7 +18,7 @@ static const char BASE[] =
     "\"temperature\":0.5,\"top_k\":7,\"top_p\":0.9,\"min_p\":0.1,\"seed\":\"18446744073709551615\","
     "\"stop\":[\".\",\"end\"],\"samples\":3,\"continuation\":\" there\",\"continuation_ids\":[283],"
     "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"error\":\"x\",\"end\":true,"
-    "\"limpid\":\"limpid-answers 1\",\"shard\":\"1/4\"}";
+    "\"limpid\":\"limpid-answers 2\",\"shard\":\"1/4\"}";
 
 static Session session;
 static Options options;

@@ -469,7 +469,7 @@ Test(replay, refuses_what_it_cannot_do) {
     check_refused(&r, ERROR_USAGE, "--force");
     snprintf(options, sizeof options, "%s|-m|chat|-i|x|--record|%s", small_model(), path);
     r = program("%s", options);
-    check_refused(&r, ERROR_USAGE, "not of chat");
+    check_refused(&r, ERROR_USAGE, "--record does not go with -m chat");
     r = program("%s|%s|--record|%s/no/such.json", small_model(), PROMPT, path);
     check_refused(&r, ERROR_IO, "/no/such.json"); // before any text
     const char *prompt = test_temporary("prompt.txt");

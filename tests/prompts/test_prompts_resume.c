@@ -194,6 +194,58 @@ Test(prompts_resume, answers_of_another_model_are_refused) {
     free(f.wanted);
 }
 
+// Flips a letter behind the first `key` of the bytes.
+static void change_behind(char *bytes, size_t size, const char *key) {
+    char *at = memmem(bytes, size, key, strlen(key));
+    CHECK(at, "no %s", key);
+    at[strlen(key)] ^= 1;
+}
+
+// Model and options are as before: what differs are the tokens' texts.
+Test(prompts_resume, answers_of_another_vocabulary_are_refused) {
+    Files f = files_open();
+    char other[300];
+    size_t size = 0;
+    snprintf(other, sizeof other, "%s", test_temporary_new("other.gguf"));
+    char *model = test_read_file(small_model(), &size);
+    change_behind(model, size, "gir");
+    test_write_file(other, model, size);
+    TestRun run = program("generate|%s|--prompts|%s|--out|%s|--ignore-eos|-q|--resume", other,
+                          f.prompts, f.whole);
+    check_refused(&run, 3, "the answers there are of another vocabulary");
+    free(model);
+    free(f.wanted);
+}
+
+Test(prompts_resume, answers_of_another_backend_are_refused) {
+    Files f = files_open();
+    change_behind(f.wanted, f.size, "\"backend\":\"");
+    check_kept(&f, "|--resume", 3, "another backend");
+    free(f.wanted);
+}
+
+Test(prompts_resume, a_grammar_is_known_by_its_content_and_not_by_its_path) {
+    Files f = files_open();
+    char options[400], grammar[300];
+    snprintf(grammar, sizeof grammar, "%s", test_temporary_new("a.gbnf"));
+    snprintf(options, sizeof options, "|--force|--grammar|%s", grammar);
+    test_write_file(grammar, "root ::= [a-m]+", 15);
+    run_well(f.prompts, f.whole, options);
+    free(f.wanted);
+    f.wanted = test_read_file(f.whole, &f.size);
+    test_write_file(f.out, f.wanted, f.size / 2);
+    // Elsewhere.
+    snprintf(grammar, sizeof grammar, "%s", test_temporary_new("b.gbnf"));
+    snprintf(options, sizeof options, "|--resume|--grammar|%s", grammar);
+    test_write_file(grammar, "root ::= [a-m]+", 15);
+    run_well(f.prompts, f.out, options);
+    check_whole(&f);
+    test_write_file(grammar, "root ::= [a-k]+", 15);
+    check_kept(&f, options, 3, "another grammar");
+    check_kept(&f, "|--resume", 3, "another grammar");
+    free(f.wanted);
+}
+
 // Replaces the first `from` in the prompts by `to`, and what is there stays and is refused.
 static void check_edited(const Files *f, const char *from, const char *to, const char *because) {
     size_t size = 0;

@@ -15,10 +15,10 @@
 // DIGIT_ROWS: blocks of up to so many rows of which two digits each stay in registers.
 #if defined(ISA_avx512)
 enum { BLOCK_ROWS = 8, DIGIT_ROWS = 8 };
-enum { DIRECT_ROWS = 64, NIBBLE_ROWS = 64, TWO_PLANE_ROWS = 64, TWO_GROUP_ROWS = 32 };
+enum { DIRECT_ROWS = 64, NIBBLE_ROWS = 64, TWO_PLANE_ROWS = 16, TWO_GROUP_ROWS = 32 };
 #elif defined(ISA_avx2)
 enum { BLOCK_ROWS = 6, DIGIT_ROWS = 2 };
-enum { DIRECT_ROWS = 48, NIBBLE_ROWS = 24, TWO_PLANE_ROWS = 16, TWO_GROUP_ROWS = 24 };
+enum { DIRECT_ROWS = 48, NIBBLE_ROWS = 24, TWO_PLANE_ROWS = 6, TWO_GROUP_ROWS = 24 };
 #else
 enum { BLOCK_ROWS = 4, DIGIT_ROWS = 8 };
 enum { DIRECT_ROWS = 8, NIBBLE_ROWS = 8, TWO_PLANE_ROWS = 4, TWO_GROUP_ROWS = 8 };
