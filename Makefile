@@ -109,6 +109,8 @@ LANES := $(wildcard kernels/$(BACKEND)/lanes/*.c)
 # kernels/cuda: nvcc for the GPUs of today and, as PTX, those to come; or any C++ compiler with
 # tests/cuda/cuda_runtime.h in place of the CUDA runtime.
 ifeq ($(BACKEND),cuda)
+CUDA_HOME ?= /usr/local/cuda
+NVCC ?= $(CUDA_HOME)/bin/nvcc
 CU_SOURCES := $(call room,kernels/cuda,cu)
 SOURCES := $(filter-out kernels/host.c,$(SOURCES))
 LIBS += -lstdc++
@@ -116,8 +118,6 @@ ifeq ($(EMULATED),1)
 CXX_SOURCES := $(wildcard tests/cuda/*.cpp tests/ptx/*.cpp)
 CU_SOURCES += $(wildcard tests/cuda/*.cu)
 else
-CUDA_HOME ?= /usr/local/cuda
-NVCC ?= $(CUDA_HOME)/bin/nvcc
 NVCC_FLAGS ?= -O3
 # In rising order. Code of one major version runs on later GPUs of that version alone; all others find
 # PTX: the last one's, with all that is new in it, or the first one's (Jetsons take no other code).
@@ -279,17 +279,6 @@ $(BUILD)/tests/cuda/fibers.o: private override CFLAGS += -fno-sanitize=all
 # The interpreter of PTX: of all code here the one that a wider vector unit helps most.
 $(BUILD)/tests/ptx/%.o: REQUIRED_CXX += -Itests/cuda -ffp-contract=off -fno-strict-aliasing -ftree-vectorize $(NATIVE)
 
-# nvcc's PTX of every kernel, which LIMPID_PTX=$(BUILD)/ptx runs in place of the emulator's own.
-CUDA_HOME ?= /usr/local/cuda
-NVCC ?= $(CUDA_HOME)/bin/nvcc
-PTX_ARCH ?= 90
-PTX := $(patsubst %.cu,$(BUILD)/ptx/%.ptx,$(call room,kernels/cuda,cu))
-.PHONY: ptx
-ptx: $(PTX)
-$(BUILD)/ptx/%.ptx: %.cu $(call room,base,h) $(wildcard weights/*.h kernels/*.h) $(call room,kernels/cuda,h)
-	@mkdir -p $(@D)
-	$(call say,PTX)
-	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -O3 -lineinfo -fmad=false -arch=compute_$(PTX_ARCH) -ptx -o $@ $<
 else
 NVCC_COMPILE = $(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP $(NVCC_FLAGS) -lineinfo -fmad=false
 $(BUILD)/%.o: %.cu $(BUILD)/switches
@@ -297,17 +286,31 @@ $(BUILD)/%.o: %.cu $(BUILD)/switches
 	$(call say,NVCC)
 	$(Q)$(NVCC_COMPILE) $(GPU_CODE) -Xcompiler -fPIC,-fvisibility=hidden,-Wall -c -o $@ $<
 
-# Machine code for one GPU alone, and what ptxas says of its registers: what tests/sass reads: of the kernels that
+endif
+
+ifeq ($(BACKEND),cuda)
+# nvcc's PTX of every kernel: LIMPID_PTX=build/ptx-90 runs it in place of the emulator's own.
+PTX_ARCH ?= 90
+PTX_FOLDER := build/ptx-$(PTX_ARCH)
+PTX := $(patsubst %.cu,$(PTX_FOLDER)/%.ptx,$(call room,kernels/cuda,cu))
+.PHONY: ptx
+ptx: $(PTX)
+$(PTX_FOLDER)/%.ptx: %.cu $(call room,base,h) $(wildcard weights/*.h kernels/*.h) $(call room,kernels/cuda,h)
+	@mkdir -p $(@D)
+	$(call say,PTX)
+	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -O3 -lineinfo -fmad=false -arch=compute_$(PTX_ARCH) -ptx -o $@ $<
+
+# Machine code of it for one GPU, and what ptxas says of its registers: what tests/sass reads: of the kernels that
 # a decoded token runs, and of attention of prompts. The products of prompts would take ptxas another minute.
-SASS_ARCH ?= 90
+PTXAS ?= $(patsubst %nvcc,%ptxas,$(NVCC))
 CUBINS := $(patsubst %.cu,$(BUILD)/%.cubin,$(filter-out %/limits.cu %/device.cu %blas.cu %/project_many.cu,\
-            $(shell grep -l __global__ $(CU_SOURCES))))
+            $(shell grep -l __global__ $(call room,kernels/cuda,cu))))
 cubins: $(CUBINS)
-$(BUILD)/%.cubin: %.cu $(BUILD)/switches
+$(BUILD)/%.cubin: $(PTX_FOLDER)/%.ptx $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,SASS)
-	$(Q)$(NVCC_COMPILE) -gencode arch=compute_$(SASS_ARCH),code=sm_$(SASS_ARCH) --resource-usage -MF $@.d -cubin -o $@ $< \
-	    2>$(@:.cubin=.usage) || { cat $(@:.cubin=.usage) >&2; rm -f $@; false; }
+	$(Q)$(PTXAS) -arch=sm_$(PTX_ARCH) --generate-line-info -v -o $@ $< 2>$(@:.cubin=.usage) || \
+	    { cat $(@:.cubin=.usage) >&2; rm -f $@; false; }
 endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf
