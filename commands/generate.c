@@ -429,18 +429,24 @@ static bool check_prompts(const Options *o, Error *error) {
     return true;
 }
 
+static bool chat_has(const char *name) {
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        if (!strcmp(row->name, name) && row->commands & FOR_CHAT) return true;
+    return false;
+}
+
 // -m chat is another command, which would pass over what it does not have.
 static bool check_mode(const Options *o, Error *error) {
     for (const OptionRow *row = option_rows(); row->name && o->mode == MODE_CHAT; row++)
-        if (option_given(o, row->id) && !(row->commands & FOR_CHAT))
+        if (option_given(o, row->id) && !chat_has(row->name))
             return error_set(error, ERROR_USAGE, "--%s does not go with -m chat", row->name);
     return true;
 }
 
 // What goes with no other option, before anything is opened.
 static bool check_options(const Options *o, Error *error) {
-    if (!check_mode(o, error) || !check_prompts(o, error) || !surprise_check(o, error) ||
-        !sampling_check(o, error) || !drafting_check(o, error) || !prompt_cache_check(o, error))
+    if (!check_prompts(o, error) || !surprise_check(o, error) || !sampling_check(o, error) ||
+        !drafting_check(o, error) || !prompt_cache_check(o, error) || !check_mode(o, error))
         return false;
     if (!o->record) return true;
     if (o->overflow != OVERFLOW_STOP)

@@ -81,7 +81,7 @@ static void split_evenly(LayerRange *ranges, int n, const Config *c, const Weigh
     for (int r = n - 1, end = c->n_layers; r >= 0; r--) {
         int first = end - 1;
         double share = left / (r + 1), bytes = ranks_token_bytes((LayerRange){first, end}, c, w);
-        while (first > r && bytes + layer_bytes(c, w, first - 1) / 2 <= share)
+        while (first > r && bytes + layer_bytes(c, w, first - 1) / 2 < share)
             bytes += layer_bytes(c, w, --first);
         if (r == 0) first = 0;
         ranges[r] = (LayerRange){first, end};

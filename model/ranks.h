@@ -26,9 +26,10 @@ enum {
 
 // ---- which layers are whose ----
 
-// ranges[n]: by `per_rank` (n layers each), or NULL: by the bytes that a token reads, to the nearest
-// layer. The last rank has its share with the head, and the others share the rest. The embedding is
-// not counted, since a token reads one row of it. False, more ranks than layers or another sum: exit code 2.
+// ranges[n]: by `per_rank` (n layers each), or NULL: by the bytes that a token reads, to the
+// nearest layer. The last rank has its share with the head, and the others share the rest. The
+// embedding is not counted, since a token reads one row of it. False, more ranks than layers or
+// another sum: exit code 2.
 bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *config,
                  const Weights *weights, Error *error);
 

@@ -46,18 +46,31 @@ static const char *chat_format_name(const Session *s) {
     return found ? chat_template_name(found) : NULL;
 }
 
+// The tokens' texts, and which of them begin and end a text.
+static uint64_t vocabulary_digest(const Session *s) {
+    const limpid_model *m = s->file;
+    uint64_t digest = fnv1a(FNV_START, m->stops, m->n_stops * sizeof *m->stops);
+    if (!s->tokenizer) return digest;
+    const uint64_t of_tokenizer = tokenizer_digest(s->tokenizer);
+    const int begins[] = {tokenizer_bos(s->tokenizer), tokenizer_adds_bos(s->tokenizer)};
+    return fnv1a(fnv1a(digest, &of_tokenizer, sizeof of_tokenizer), begins, sizeof begins);
+}
+
 // What decides the answers: all but the number of threads and of texts side by side. Of files their
-// content: they may be edited, or lie elsewhere on another machine.
+// content: they may be edited, or lie elsewhere on another machine. The backend is known once the
+// model is open, and left out before.
 static bool make_header(Answers *a, const Session *s, const Shard *shard, Error *error) {
     static const OptionId WITHOUT[] = {OPTION_THREADS, OPTION_TOKENIZER, OPTION_COUNT};
     char backend[BACKEND_NAME];
     Buffer *b = &a->header;
-    session_backend(backend, s);
+    b->size = 0;
     buffer_print(b, "{\"limpid\":\"%s\",\"version\":\"%s\",\"model\":\"%s\"", ANSWERS_FORMAT,
                  LIMPID_VERSION, a->model);
-    if (s->tokenizer)
-        buffer_print(b, ",\"vocabulary\":\"%016" PRIx64 "\"", tokenizer_digest(s->tokenizer));
-    put_text_key(b, "backend", backend);
+    buffer_print(b, ",\"vocabulary\":\"%016" PRIx64 "\"", vocabulary_digest(s));
+    if (s->model) {
+        session_backend(backend, s);
+        put_text_key(b, "backend", backend);
+    }
     buffer_print(b, ",\"options\":");
     recording_put_options(b, s->options, WITHOUT);
     put_text_key(b, "system", s->options->system);
@@ -73,6 +86,15 @@ static bool make_header(Answers *a, const Session *s, const Shard *shard, Error 
 bool answers_header_is_cut(const Line *line) {
     size_t most = sizeof BEGINNING - 1, length = line->length < most ? line->length : most;
     return line->cut && !line->too_long && !memcmp(line->bytes, BEGINNING, length);
+}
+
+// Files of earlier versions are none that this one goes on with, but no broken ones either.
+static bool refuse_format(const char *format, Error *error) {
+    size_t name = strcspn(ANSWERS_FORMAT, " ");
+    if (format && !strncmp(format, ANSWERS_FORMAT, name + 1) && strlen(format) < 40)
+        return error_set(error, ERROR_FILE, "has answers of another version of limpid (%s)",
+                         format);
+    return error_set(error, ERROR_FILE, "is not a file of answers (%s)", ANSWERS_FORMAT);
 }
 
 bool answers_read_header(const Line *line, Buffer *common, int *index, int *count, Error *error) {
@@ -99,9 +121,12 @@ bool answers_read_header(const Line *line, Buffer *common, int *index, int *coun
     } else if (good) {
         length--; // the bracket
     }
+    if (cause.code == ERROR_MEMORY)
+        error_copy(error, &cause);
+    else if (!good)
+        refuse_format(format, error);
     json_decref(root);
-    if (cause.code == ERROR_MEMORY) return error_copy(error, &cause);
-    if (!good) return error_set(error, ERROR_FILE, "is not a file of answers (%s)", ANSWERS_FORMAT);
+    if (!good) return false;
     buffer_put(common, line->bytes, length);
     buffer_print(common, "}\n");
     return !common->failed || error_set(error, ERROR_MEMORY, "no memory for a line");
@@ -111,23 +136,33 @@ const char *answers_difference(const Buffer *a, const Buffer *b) {
     static const JsonLimits LIMITS = {.bytes = 1 << 20, .values = 1 << 12};
     static const struct {
         const char *key, *what;
-    } KEYS[] = {{"version", "another version of limpid"}, {"model", "another model"},
-                {"vocabulary", "another vocabulary"},     {"backend", "another backend"},
-                {"template", "another chat format"},      {"grammar", "another grammar"},
-                {"json_schema", "another JSON schema"}};
-    const char *found = "other options";
+    } KEYS[] = {{"version", "another version of limpid"},
+                {"model", "another model"},
+                {"vocabulary", "another vocabulary"},
+                {"options", "other options"},
+                {"system", "another system message"},
+                {"template", "another chat format"},
+                {"grammar", "another grammar"},
+                {"json_schema", "another JSON schema"},
+                {"backend", "another backend"}};
+    const char *found = NULL;
     json_t *first = json_parse((const char *)a->bytes, a->size, &LIMITS, NULL);
     json_t *second = json_parse((const char *)b->bytes, b->size, &LIMITS, NULL);
-    for (size_t i = sizeof KEYS / sizeof *KEYS; i-- && first && second;)
-        if (!json_equal(json_object_get(first, KEYS[i].key), json_object_get(second, KEYS[i].key)))
-            found = KEYS[i].what;
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && first && second && !found; i++) {
+        const json_t *x = json_object_get(first, KEYS[i].key);
+        const json_t *y = json_object_get(second, KEYS[i].key);
+        // json_equal of two that are absent is false.
+        if (x != y && !json_equal(x, y)) found = KEYS[i].what;
+    }
+    if (!first || !second) found = "other options";
     json_decref(first);
     json_decref(second);
     return found;
 }
 
-// The first line of the file that is there is the one that this run would write.
-static bool check_header(const Answers *a, const Line *there, Error *error) {
+// The first line of the file that is there is the one that this run would write. Before the model
+// is open its backend is not known, and passed over.
+static bool check_header(const Answers *a, const Line *there, bool is_open, Error *error) {
     Buffer theirs = {0}, ours = {0};
     int index[2], count[2];
     Line own = {.bytes = (const char *)a->header.bytes, .length = a->header.size - 1};
@@ -136,9 +171,11 @@ static bool check_header(const Answers *a, const Line *there, Error *error) {
     if (good && (index[0] != index[1] || count[0] != count[1]))
         good = error_set(error, ERROR_FILE, "has shard %d of %d, this run is %d of %d", index[0],
                          count[0], index[1], count[1]);
-    if (good && (ours.size != theirs.size || memcmp(ours.bytes, theirs.bytes, ours.size) != 0))
+    bool same = good && ours.size == theirs.size && !memcmp(ours.bytes, theirs.bytes, ours.size);
+    const char *what = good && !same ? answers_difference(&ours, &theirs) : NULL;
+    if (good && !same && (is_open || (what && strcmp(what, "another backend") != 0)))
         good = error_set(error, ERROR_FILE, "the answers there are of %s",
-                         answers_difference(&ours, &theirs));
+                         what ? what : "other options");
     buffer_free(&theirs);
     buffer_free(&ours);
     return good || error_prefix(error, a->path);
@@ -166,16 +203,17 @@ static bool cut_to_size(Answers *a, Error *error) {
 
 // The first line of what is there, or a new file where there is none. A first line without its
 // newline is dropped only where a run of ours began it: the file may be anybody's.
-static bool begin_kept(Answers *a, Error *error) {
+static bool read_kept(Answers *a, Error *error) {
     Line line;
     bool ended = false;
     a->kept = (LineReader){.file = a->file, .most = LIMIT_ANSWER_LINE, .path = a->path};
     if (!line_next(&a->kept, &line, &ended, error)) return false;
     a->keeping = !ended && !answers_header_is_cut(&line);
-    if (!a->keeping) return cut_to_size(a, error) && append(a, &a->header, error);
-    if (!check_header(a, &line, error)) return false;
+    if (!a->keeping) return true;
+    if (!check_header(a, &line, false, error)) return false;
     a->size = a->kept.read;
-    return true;
+    buffer_put(&a->there, line.bytes, line.length);
+    return !a->there.failed || no_memory(a, error);
 }
 
 static bool open_file(Answers *a, const Options *o, Error *error) {
@@ -194,12 +232,14 @@ bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error
     const Options *o = s->options;
     *a = (Answers){.file = -1, .digest = FNV_START, .synced = seconds_now()};
     a->path = shard_path(o->out, shard->index, shard->count, error);
-    return a->path && model_digest(a->model, s, error) && open_file(a, o, error);
+    return a->path && model_digest(a->model, s, error) && make_header(a, s, shard, error) &&
+           open_file(a, o, error) && (!o->resume || read_kept(a, error));
 }
 
 bool answers_begin(Answers *a, const Session *s, const Shard *shard, Error *error) {
+    const Line there = {.bytes = (const char *)a->there.bytes, .length = a->there.size};
     if (!make_header(a, s, shard, error)) return false;
-    if (s->options->resume) return begin_kept(a, error);
+    if (a->keeping) return check_header(a, &there, true, error);
     return cut_to_size(a, error) && append(a, &a->header, error);
 }
 
@@ -325,6 +365,7 @@ void answers_close(Answers *a) {
     line_reader_free(&a->kept);
     file_set_free(&a->inputs);
     buffer_free(&a->header);
+    buffer_free(&a->there);
     buffer_free(&a->line);
     free(a->path);
     *a = (Answers){.file = -1};

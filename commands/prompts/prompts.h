@@ -172,6 +172,7 @@ typedef struct Answers {
     FileSet inputs;
     char model[FNV_HEX]; // its digest
     Buffer header, line;
+    Buffer there;    // --resume: the first line that is there
     LineReader kept; // --resume: of the answers that are there
     bool keeping;
     uint64_t size;   // bytes of whole lines
@@ -181,9 +182,10 @@ typedef struct Answers {
     double synced; // when it was last written to the disk
 } Answers;
 
-// Opens it before the model, whose digest it takes. answers_begin, once the model is open: a new
-// file, or with --resume what is there, unless another model, other options or another version made
-// it. What --force replaces is whole until then. False: exit code 2, 3, 4 or 5.
+// answers_open, before the model is: opens the file and, with --resume, refuses what another model,
+// other options or another version made. answers_begin, once the model is open: refuses answers of
+// another backend, or begins a new file; what --force replaces is whole until then. False: exit
+// code 2, 3, 4 or 5.
 bool answers_open(Answers *answers, const Session *session, const Shard *shard, Error *error);
 bool answers_begin(Answers *answers, const Session *session, const Shard *shard, Error *error);
 // --resume: the next answer that is there. *there false: there is none, the file is cut

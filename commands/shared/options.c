@@ -307,8 +307,9 @@ static bool skip_foreign(Walk *w, Error *error) {
     while (optind < w->argc) {
         replace_underscores(w->argv[optind]);
         const char *word = w->argv[optind];
-        if (is_of_others(word, w->command)) return refuse_option(word, 0, w->command, error);
         const ForeignOption *option = foreign_option(word, w->command);
+        if (!option && is_of_others(word, w->command))
+            return refuse_option(word, 0, w->command, error);
         if (!option) break;
         if (option->refused_by & (int)w->command)
             return error_set(error, ERROR_USAGE, "%.40s is not an option of limpid: %s", word,

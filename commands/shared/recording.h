@@ -56,7 +56,7 @@ extern const OptionId RECORDED_OPTIONS[];
 const OptionRow *recorded_option(OptionId id); // its row
 bool recorded_if_given(OptionId id);
 
-// Appends them as a JSON object, but for one of them (OPTION_COUNT: all).
+// Appends them as a JSON object, but for those of `without`, which ends with OPTION_COUNT.
 void recording_put_options(Buffer *b, const Options *options, const OptionId *without);
 
 // Whether a recording has room for a run: `context` holds the prompt. False: exit code 2.

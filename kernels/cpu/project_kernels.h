@@ -37,8 +37,8 @@ typedef struct PanelWork {
     void *scratch;  // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 
-// A panel unpacked: 16 rows of floats at most. Of float weights the sums of 4 blocks of 8 rows and 4
-// panels (lanes/project_float.c), which are those of 128 columns.
+// A panel unpacked: 16 rows of floats at most. Of float weights the sums of 4 blocks of 8 rows and
+// 4 panels (lanes/project_float.c), which are as many as 128 columns.
 #define PANEL_SCRATCH_BYTES(cols)                                                                  \
     ((size_t)((cols) < 128 ? 128 : (cols)) * PANEL_ROWS * sizeof(float))
 

@@ -255,6 +255,7 @@ Test(options, unknown_and_misplaced_options_are_told_apart) {
     refused(FOR_GENERATE, "m|-Z", "unknown");
     refused(FOR_GENERATE, "m|--window|3", "not an option of this command");
     refused(FOR_BENCH, "m|-i|x", "not an option of this command");
+    refused(FOR_CHAT, "m|--parallel|3", "run generate --prompts FILE --parallel N");
     // And no abbreviation of --json-schema.
     refused(FOR_CHAT, "m|--json|-q", "--json is not an option of this command");
     refused(FOR_GENERATE, "m|-i", "wants a value");

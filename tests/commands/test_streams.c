@@ -332,6 +332,11 @@ Test(streams, surprise_is_plain_where_colours_are_not_wanted) {
     check_refused(&r, ERROR_USAGE, "colours text");
     r = program("%s|-m|chat|--color|surprise", small_model());
     check_refused(&r, ERROR_USAGE, "not of chat");
+    r = program("%s|-m|chat|--json", small_model());
+    check_refused(&r, ERROR_USAGE, "--json does not go with -m chat");
+    r = program("%s|-m|chat|--template|llama2|-i|a|--max-tokens|2|--color|never|-q", small_model());
+    check_status(&r, 0);
+    test_run_free(&r);
     r = program("perplexity|%s|--color|surprise", small_model());
     check_refused(&r, ERROR_USAGE, "auto|always|never");
 }

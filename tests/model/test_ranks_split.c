@@ -54,6 +54,13 @@ Test(ranks_split, every_rank_has_a_layer) {
     check_split(6, 2, 6, (const int[]){1, 2, 3, 4, 5, 6});
 }
 
+// A head of 20 layers is more than a share of 33 / 4: the last rank has one layer with it, and the
+// twelve others are shared by three ranks, not left to the first.
+Test(ranks_split, a_large_head_is_made_up_for_by_all_other_ranks) {
+    check_split(13, 12800, 4, (const int[]){4, 8, 12, 13});
+    check_split(13, 12800, 2, (const int[]){12, 13});
+}
+
 Test(ranks_split, other_numbers_are_refused) {
     LayerRange ranges[RANKS_MOST];
     Error error = {0};

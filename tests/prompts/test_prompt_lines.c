@@ -137,6 +137,23 @@ Test(prompt_lines, wrong_types_and_ranges_are_named) {
     WRONG("{\"messages\":[7]}", "message 0");
 }
 
+// As some programs write integers.
+Test(prompt_lines, an_integer_may_have_a_point_and_zeros) {
+    static const char LINES[] = "{\"prompt\":\"Once\",\"max_tokens\":3}\n"
+                                "{\"prompt\":\"Once\",\"max_tokens\":3.0}\n";
+    char *answers = answers_to(LINES, sizeof LINES - 1);
+    char *first = strstr(answers, "\"ids\":["),
+         *second = first ? strstr(first + 1, "\"ids\":[") : NULL;
+    CHECK(first && second, "%s", answers);
+    size_t length = (size_t)(strchr(first, ']') - first);
+    CHECK(!memcmp(first, second, length + 1), "%s", answers);
+    int commas = 0;
+    for (size_t i = 0; i < length; i++)
+        commas += first[i] == ',';
+    CHECK_INT(commas, 2);
+    free(answers);
+}
+
 Test(prompt_lines, a_prompt_longer_than_the_context_is_an_error_of_its_line) {
     char line[1000] = "{\"prompt\":\"";
     for (int i = 0; i < 150; i++)

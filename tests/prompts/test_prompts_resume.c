@@ -194,6 +194,29 @@ Test(prompts_resume, answers_of_another_model_are_refused) {
     free(f.wanted);
 }
 
+// Answers that a former version wrote are no broken file.
+Test(prompts_resume, answers_of_another_format_are_refused_as_that) {
+    Files f = files_open();
+    char *at = strstr(f.wanted, "limpid-answers ") + strlen("limpid-answers ");
+    *at = '1';
+    check_kept(&f, "|--resume", 3, "answers of another version of limpid (limpid-answers 1)");
+    free(f.wanted);
+}
+
+Test(prompts_resume, what_differs_is_named_where_the_model_has_a_chat_format) {
+    Files f = files_open();
+    run_well(f.prompts, f.whole, "|--force|--template|llama2");
+    free(f.wanted);
+    f.wanted = test_read_file(f.whole, &f.size);
+    check_kept(&f, "|--resume|--template|llama2|-t|0.5", 3, "of other options");
+    check_kept(&f, "|--resume|--template|chatml", 3, "of another chat format");
+    check_kept(&f, "|--resume|--template|llama2|--system|a", 3, "of another system message");
+    test_write_file(f.out, f.wanted, f.size / 2);
+    run_well(f.prompts, f.out, "|--resume|--template|llama2");
+    check_whole(&f);
+    free(f.wanted);
+}
+
 // Flips a letter behind the first `key` of the bytes.
 static void change_behind(char *bytes, size_t size, const char *key) {
     char *at = memmem(bytes, size, key, strlen(key));

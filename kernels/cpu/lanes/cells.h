@@ -47,13 +47,13 @@
 // take a line as fast as memory gives it: to the L1 cache, as soon as possible. With more rows
 // arithmetic takes as long as memory, and the few misses that an L1 cache has open do not cover its
 // latency: to the L2 cache from afar, and from there to the L1 cache. GB/s of Q8_0 out of memory at
-// a8 on Zen 4, one thread (a plain read: 24; out of the cache eight rows take 21) and two:
+// a8 on Zen 4, one thread (a plain read: 24; out of the cache eight rows take 21, and
+// without any prefetch out of memory 10) and two:
 //
-//                         1 row     2     4     8    16    two threads:   1     2     4     8    16
-//     none                                     10
-//     L1, 4 KB               26    26    22    13   8.6                  35    36    35    26    17
-//     L2, 16 KB              21    22    22    21  10.6
-//     both, L1 2 KB          21    23    26    21  10.5                        34    33    34    21
+//                    one thread: 1 row     2     4     8    16     two: 1     2     4     8    16
+//     L1, 4 KB                        26    26    22    13     9         35    36    35    26    17
+//     L2, 16 KB                       21    22    22    21    11
+//     both, L1 2 KB                   21    23    26    21    11               34    33    34    21
 //
 // One row on Sapphire Rapids: 10 without, 14 with L1, of 16; of F16 on Zen 5 38 and 41, of 41.
 // Prefetches past the last panel are wasted.
@@ -72,7 +72,8 @@ ALWAYS_INLINE void prefetch_l2(const uint8_t *p, size_t bytes) {
         __builtin_prefetch(p + at, 0, 2);
 }
 
-// What lies ahead of [p, p + bytes), which n rows of inputs meet; `far`: as L2_AHEAD.
+// What lies ahead of [p, p + bytes), for n rows of inputs. `far`: the distance to the L2 cache, in
+// place of L2_AHEAD; not used for n <= 2.
 ALWAYS_INLINE void prefetch_ahead(const uint8_t *p, size_t bytes, const int n, size_t far) {
     prefetch_l1(p + (n <= 2 ? ROW_AHEAD : L1_AHEAD), bytes);
     if (n > 2) prefetch_l2(p + far, bytes);

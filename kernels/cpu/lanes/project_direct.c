@@ -152,7 +152,7 @@ ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const
     }
 }
 
-// acc[t] for the n rows of a block, n a constant. `far`: prefetch distance (lanes/cells.h).
+// acc[t] for the n rows of a block, n a constant. `far`: distance of prefetches to the L2 cache.
 SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form, const int n,
                            const uint8_t *panel, size_t n_cells, const InputBlock *x, size_t far) {
     const PanelFormat format = panel_format(dtype);

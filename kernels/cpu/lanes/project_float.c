@@ -11,11 +11,11 @@
 //
 // Measured on Zen 4 (EPYC Genoa, 2 virtual processors, not idle), one thread: one row of F16 or F32
 // reads at the full bandwidth of memory (33 GB/s); the tile does 109 GFLOP/s with either set, nine
-// tenths of the multiply-adds that the processor has. GFLOP/s of 4, 8, 16 rows out of memory, of a
-// strip that is prefetched as its first tile goes and by chunks:
+// tenths of the multiply-adds that the processor has. GFLOP/s of 4, 8, 16 rows out of memory,
+// where only the first tile of a strip prefetches, and by chunks:
 //
 //                AVX-512: F16          F32          AVX2: F16           F32
-//     at once     74   91  101     33   43   60     59   73   92    19   34   51
+//     first tile  74   91  101     33   43   60     59   73   92    19   34   51
 //     chunks      86  113  112     41  106  110     93   98  108    54   95  103
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
@@ -183,21 +183,23 @@ SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t 
     const uint8_t *strip = m->panels + first * m->panel_bytes;
     StripSums *sums = work->scratch;
     if (work->n_blocks == 1 && work->blocks->n == 1) {
-        // The width is a constant in each case, so that the accumulators stay in registers.
+        // The width is a constant in each case, so that the accumulators stay in registers. In
+        // work->scratch they would be stored at every column: it might be the weights.
         const float *x = work->blocks->x;
+        F32x16 acc[STRIP_PANELS];
         switch (width) {
-        case 1: dot_strip(sums[0], dtype, 1, strip, m->cols, x); break;
-        case 2: dot_strip(sums[0], dtype, 2, strip, m->cols, x); break;
-        case 3: dot_strip(sums[0], dtype, 3, strip, m->cols, x); break;
-        default: dot_strip(sums[0], dtype, 4, strip, m->cols, x); break;
+        case 1: dot_strip(acc, dtype, 1, strip, m->cols, x); break;
+        case 2: dot_strip(acc, dtype, 2, strip, m->cols, x); break;
+        case 3: dot_strip(acc, dtype, 3, strip, m->cols, x); break;
+        default: dot_strip(acc, dtype, 4, strip, m->cols, x); break;
         }
-        store_strip(work, first, width, work->blocks, sums[0]);
+        store_strip(work, first, width, work->blocks, acc);
         return;
     }
     PanelWork some = *work;
     for (size_t left = work->n_blocks; left > 0; left -= some.n_blocks) {
         some.n_blocks = left < SIDE_BLOCKS ? left : SIDE_BLOCKS;
-        bool one_tile = some.n_blocks == 1 && (size_t)tile_width(some.blocks->n) >= width;
+        bool one_tile = some.n_blocks == 1 && tile_width(some.blocks->n) == (int)width;
         size_t chunk = one_tile ? m->cols : CHUNK_BYTES / (width * m->panel_bytes / m->cols);
         for (size_t k = 0; k < m->cols; k += chunk)
             project_chunk(sums, dtype, &some, strip, width, k,
