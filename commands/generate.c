@@ -429,16 +429,10 @@ static bool check_prompts(const Options *o, Error *error) {
     return true;
 }
 
-static bool chat_has(const char *name) {
-    for (const OptionRow *row = option_rows(); row->name; row++)
-        if (!strcmp(row->name, name) && row->commands & FOR_CHAT) return true;
-    return false;
-}
-
 // -m chat is another command, which would pass over what it does not have.
 static bool check_mode(const Options *o, Error *error) {
     for (const OptionRow *row = option_rows(); row->name && o->mode == MODE_CHAT; row++)
-        if (option_given(o, row->id) && !chat_has(row->name))
+        if (option_given(o, row->id) && !option_is_of(row->name, strlen(row->name), FOR_CHAT))
             return error_set(error, ERROR_USAGE, "--%s does not go with -m chat", row->name);
     return true;
 }

@@ -288,18 +288,20 @@ static void replace_underscores(char *word) {
         if (*c == '_') *c = '-';
 }
 
+bool option_is_of(const char *name, size_t length, int commands) {
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        if (row->commands & commands && strlen(row->name) == length &&
+            !memcmp(row->name, name, length))
+            return true;
+    return false;
+}
+
 // Whether a word is in full an option of other commands alone: getopt takes --json for the
 // abbreviation of --json-schema where that is the only one.
 static bool is_of_others(const char *word, CommandBit command) {
-    size_t length = strcspn(word, "=");
-    bool found = false;
-    for (const OptionRow *row = option_rows(); row->name && length > 2; row++) {
-        if (strlen(row->name) != length - 2 || memcmp(row->name, word + 2, length - 2) != 0)
-            continue;
-        if (row->commands & command) return false;
-        found = !memcmp(word, "--", 2);
-    }
-    return found;
+    if (strncmp(word, "--", 2) != 0) return false;
+    size_t length = strcspn(word + 2, "=");
+    return option_is_of(word + 2, length, ~0) && !option_is_of(word + 2, length, (int)command);
 }
 
 // Options of other programs, from the next word on.

@@ -297,6 +297,9 @@ enum { N_OPTION_DTYPES = 13 };
 extern const DType OPTION_DTYPES[N_OPTION_DTYPES];
 extern const char OPTION_TYPES[];
 
+// Whether any of these commands (CommandBit) has an option of this long name, `length` bytes.
+bool option_is_of(const char *name, size_t length, int commands);
+
 static inline bool option_given(const Options *options, OptionId id) {
     return options->given[id];
 }
