@@ -39,6 +39,64 @@ Test(vocab_merges, reads_the_pair) {
     tokenizer_close(t);
 }
 
+static uint64_t digest_of_pair(const char *vocab, const char *merges) {
+    Error error = {0};
+    Tokenizer *t = open_pair(vocab, merges, &error);
+    CHECK(t, "%s", error.message);
+    uint64_t digest = tokenizer_digest(t);
+    tokenizer_close(t);
+    return digest;
+}
+
+Test(vocab_merges, the_digest_is_that_of_both_files) {
+    static const char OTHER[] = "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<|endofline|>\":5}";
+    uint64_t digest = digest_of_pair(VOCAB, MERGES);
+    CHECK(digest_of_pair(VOCAB, MERGES) == digest);
+    CHECK(digest_of_pair(OTHER, MERGES) != digest);
+    CHECK(digest_of_pair(VOCAB, "#version: 0.2\na b\n") != digest);
+}
+
+static uint64_t digest_of_vocabulary(const Vocabulary *v) {
+    Tokenizer *t = test_open_vocabulary(v);
+    uint64_t digest = tokenizer_digest(t);
+    tokenizer_close(t);
+    return digest;
+}
+
+// Of what a GGUF says, each field counts.
+Test(tokenizer_paths, the_digest_of_a_gguf_is_that_of_its_fields) {
+    TextSpan tokens[] = {{"<unk>", 5}, {"<s>", 3}, {"a", 1}, {"b", 1}};
+    float scores[] = {0, 0, -1, -2};
+    uint8_t types[] = {TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_NORMAL, TOKEN_NORMAL};
+    Vocabulary v = VOCABULARY_ABSENT;
+    v.model = "llama";
+    v.n_tokens = sizeof tokens / sizeof *tokens;
+    v.tokens = tokens, v.scores = scores, v.types = types;
+    v.bos_id = 1, v.unk_id = 0;
+    uint64_t digest = digest_of_vocabulary(&v);
+    CHECK(digest_of_vocabulary(&v) == digest);
+    tokens[3].text = "c";
+    CHECK(digest_of_vocabulary(&v) != digest);
+    tokens[3].text = "b";
+    scores[3] = -3;
+    CHECK(digest_of_vocabulary(&v) != digest);
+    scores[3] = -2;
+    types[3] = TOKEN_USER_DEFINED;
+    CHECK(digest_of_vocabulary(&v) != digest);
+    types[3] = TOKEN_NORMAL;
+    v.add_space_prefix = 0;
+    CHECK(digest_of_vocabulary(&v) != digest);
+    v.add_space_prefix = VOCABULARY_ABSENT.add_space_prefix;
+    CHECK(digest_of_vocabulary(&v) == digest);
+    v.n_merges = 1, v.merges = &(TextSpan){"a b", 3};
+    CHECK(digest_of_vocabulary(&v) != digest);
+    // The same bytes, cut in another place.
+    tokens[2] = (TextSpan){"12345678abcdefgh", 16}, tokens[3] = (TextSpan){"x", 1};
+    uint64_t one_way = digest_of_vocabulary(&v);
+    tokens[2] = (TextSpan){"12345678", 8}, tokens[3] = (TextSpan){"abcdefghx", 9};
+    CHECK(digest_of_vocabulary(&v) != one_way);
+}
+
 // Control tokens are in angle brackets, have something in them and are what no merge yields.
 Test(vocab_merges, finds_the_control_tokens) {
     static const char TOKENS[] = "{\"<\":0,\">\":1,\"a\":2,\"<>\":3,\"<a\":4,\"a>\":5,\"<a>\":6,"
