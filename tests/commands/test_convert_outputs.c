@@ -104,6 +104,6 @@ Test(convert_outputs, a_full_disk_is_exit_4_and_leaves_nothing) {
     snprintf(script, sizeof script, "ulimit -f 64; $RUN convert $MODEL %s/out.gguf --type f32",
              directory);
     TestRun run = program_shell(script);
-    check_refused(&run, ERROR_IO, "bytes on the disk");
+    check_refused(&run, ERROR_IO, "no room for its");
     CHECK_INT(test_entries(directory), 0);
 }
