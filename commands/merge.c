@@ -110,10 +110,13 @@ static bool check_part(const Merge *m, int i, Error *error) {
     bool good = read_header(part, &common, &index, &count, error);
     if (good && (index != i || count != m->count))
         good = error_set(error, ERROR_FILE, "%s: has shard %d of %d", part->path, index, count);
+    const char *what = NULL;
     if (good &&
         (common.size != m->header.size || memcmp(common.bytes, m->header.bytes, common.size) != 0))
-        good = error_set(error, ERROR_FILE, "%s: is of %s than %s", part->path,
-                         answers_difference(&common, &m->header), m->parts[0].path);
+        good = answers_difference(&what, &common, &m->header, error);
+    if (good && what)
+        good = error_set(error, ERROR_FILE, "%s: is of %s than %s", part->path, what,
+                         m->parts[0].path);
     buffer_free(&common);
     return good;
 }

@@ -132,7 +132,7 @@ bool answers_read_header(const Line *line, Buffer *common, int *index, int *coun
     return !common->failed || error_set(error, ERROR_MEMORY, "no memory for a line");
 }
 
-const char *answers_difference(const Buffer *a, const Buffer *b) {
+bool answers_difference(const char **what, const Buffer *a, const Buffer *b, Error *error) {
     static const JsonLimits LIMITS = {.bytes = 1 << 20, .values = 1 << 12};
     static const struct {
         const char *key, *what;
@@ -145,19 +145,20 @@ const char *answers_difference(const Buffer *a, const Buffer *b) {
                 {"grammar", "another grammar"},
                 {"json_schema", "another JSON schema"},
                 {"backend", "another backend"}};
-    const char *found = NULL;
-    json_t *first = json_parse((const char *)a->bytes, a->size, &LIMITS, NULL);
-    json_t *second = json_parse((const char *)b->bytes, b->size, &LIMITS, NULL);
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && first && second && !found; i++) {
+    json_t *first = json_parse((const char *)a->bytes, a->size, &LIMITS, error);
+    json_t *second = first ? json_parse((const char *)b->bytes, b->size, &LIMITS, error) : NULL;
+    *what = NULL;
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && second && !*what; i++) {
         const json_t *x = json_object_get(first, KEYS[i].key);
         const json_t *y = json_object_get(second, KEYS[i].key);
         // json_equal of two that are absent is false.
-        if (x != y && !json_equal(x, y)) found = KEYS[i].what;
+        if (x != y && !json_equal(x, y)) *what = KEYS[i].what;
     }
-    if (!first || !second) found = "other options";
+    bool good = second;
+    if (good && !*what) *what = "other options";
     json_decref(first);
     json_decref(second);
-    return found;
+    return good;
 }
 
 // The first line of the file that is there is the one that this run would write. Before the model
@@ -172,10 +173,10 @@ static bool check_header(const Answers *a, const Line *there, bool is_open, Erro
         good = error_set(error, ERROR_FILE, "has shard %d of %d, this run is %d of %d", index[0],
                          count[0], index[1], count[1]);
     bool same = good && ours.size == theirs.size && !memcmp(ours.bytes, theirs.bytes, ours.size);
-    const char *what = good && !same ? answers_difference(&ours, &theirs) : NULL;
-    if (good && !same && (is_open || (what && strcmp(what, "another backend") != 0)))
-        good = error_set(error, ERROR_FILE, "the answers there are of %s",
-                         what ? what : "other options");
+    const char *what = NULL;
+    if (good && !same) good = answers_difference(&what, &ours, &theirs, error);
+    if (good && what && (is_open || strcmp(what, "another backend") != 0))
+        good = error_set(error, ERROR_FILE, "the answers there are of %s", what);
     buffer_free(&theirs);
     buffer_free(&ours);
     return good || error_prefix(error, a->path);

@@ -204,8 +204,9 @@ void answers_put_end(Buffer *line, size_t count);
 bool answers_header_is_cut(const Line *line);
 // *common: the first line as a file of all shards has it. False: exit code 3 or 5.
 bool answers_read_header(const Line *line, Buffer *common, int *index, int *count, Error *error);
-// What differs between two first lines, for a message: "another model", "other options", ...
-const char *answers_difference(const Buffer *a, const Buffer *b);
+// What differs between two first lines that are not the same bytes, for a message: "another model",
+// "other options", ... False: exit code 5.
+bool answers_difference(const char **what, const Buffer *a, const Buffer *b, Error *error);
 
 // ---- the commands ----
 
