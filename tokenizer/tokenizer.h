@@ -63,8 +63,8 @@ bool tokenizer_adds_bos(const Tokenizer *tokenizer); // a prompt of this model b
 size_t tokenizer_stops(const Tokenizer *tokenizer, int32_t *out, size_t capacity);
 const char *tokenizer_description(const Tokenizer *tokenizer); // "byte-level BPE, pattern llama3"
 
-// FNV-1a of what it was opened from (the file, or the fields of a GGUF) and of how it is used: two
-// tokenizers that encode differently have different ones. Any two formats of one vocabulary differ.
+// FNV-1a of what it was opened from (the file, or the fields of a GGUF) and of its description:
+// tokenizers that encode differently have different digests. So has one vocabulary in two formats.
 uint64_t tokenizer_digest(const Tokenizer *tokenizer);
 
 // The first byte that was left out of a text since the tokenizer was opened, because the vocabulary

@@ -15,8 +15,8 @@
 // where only the first tile of a strip prefetches, and by chunks:
 //
 //                AVX-512: F16          F32          AVX2: F16           F32
-//     first tile  74   91  101     33   43   60     59   73   92    19   34   51
-//     chunks      86  113  112     41  106  110     93   98  108    54   95  103
+//     first tile  76   92  103     36   44   62     65   78   95    20   34   51
+//     chunks      88  114  113     42  108  110     98  100  108    58   93  104
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
@@ -108,14 +108,14 @@ ALWAYS_INLINE int tile_width(int n) {
     return n * 4 <= CHAINS ? 4 : n * 2 <= CHAINS ? 2 : 1;
 }
 
-// The sizes that blocks come in, for one panel (width 1) or for tile_width(n) of them. What is
+// The sizes that blocks come in, for one panel or for tile_width(n) of them. What is
 // larger than this instruction set's BLOCK_ROWS is not compiled.
 #define TILE(rows)                                                                                 \
     case rows:                                                                                     \
         if (rows > BLOCK_ROWS) break;                                                              \
-        tile(t, dtype, rows, width > 1 ? tile_width(rows) : 1);                                    \
+        tile(t, dtype, rows, several ? tile_width(rows) : 1);                                      \
         break
-ALWAYS_INLINE void tile_of(const Tile *t, const DType dtype, int n, const int width) {
+ALWAYS_INLINE void tile_of(const Tile *t, const DType dtype, int n, const bool several) {
     switch (n) {
         TILE(1);
         TILE(2);
@@ -136,7 +136,7 @@ void ISA_NAME(project_floats)(const PanelWork *work, size_t panel, const float *
                   .stride = PANEL_ROWS * sizeof *w,
                   .cols = work->matrix->cols,
                   .x = block->x};
-    tile_of(&whole, DTYPE_F32, block->n, 1);
+    tile_of(&whole, DTYPE_F32, block->n, false);
     store_rows(work, panel, block, acc);
 }
 
@@ -164,9 +164,9 @@ ALWAYS_INLINE void project_chunk(StripSums *sums, const DType dtype, const Panel
                           .x = block->x + first * n,
                           .next = b == 0 ? next + j * bytes * cols : NULL};
                 if (wide > 1)
-                    tile_of(&t, dtype, block->n, STRIP_PANELS);
+                    tile_of(&t, dtype, block->n, true);
                 else
-                    tile_of(&t, dtype, block->n, 1);
+                    tile_of(&t, dtype, block->n, false);
             }
         }
 }
@@ -183,8 +183,8 @@ SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t 
     const uint8_t *strip = m->panels + first * m->panel_bytes;
     StripSums *sums = work->scratch;
     if (work->n_blocks == 1 && work->blocks->n == 1) {
-        // The width is a constant in each case, so that the accumulators stay in registers. In
-        // work->scratch they would be stored at every column: it might be the weights.
+        // The width is a constant in each case, so that the accumulators stay in registers; in
+        // work->scratch, which the compiler takes for possible weights, they would not.
         const float *x = work->blocks->x;
         F32x16 acc[STRIP_PANELS];
         switch (width) {
