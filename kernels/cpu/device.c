@@ -32,6 +32,7 @@ static void choose_kernels(Device *device) {
     size_t count;
     const CpuKernels *const *list = isa_list(&count);
     device->kernels = list[count - 1];
+    device->prefetch_rows = isa_prefetch_helps();
     for (size_t i = 0; i < count; i++) {
         if (wanted && *wanted && strcmp(wanted, list[i]->name) != 0) continue;
         if (isa_supported(list[i])) {

@@ -59,6 +59,17 @@ static bool has_f16c(void) {
 }
 #endif
 
+// Measured (lanes/cells.h): it does on an Intel Sapphire Rapids, and hinders an AMD Zen 4 (of
+// family 19h), whose own prefetchers are enough and whose loads the prefetches delay. All others
+// are taken for the former.
+bool isa_prefetch_helps(void) {
+#if defined(__x86_64__)
+    return !__builtin_cpu_is("amdfam19h");
+#else
+    return true;
+#endif
+}
+
 // __builtin_cpu_supports also asks whether the operating system saves the registers. For F16C that
 // is covered by avx2, which has the same registers.
 bool isa_supported(const CpuKernels *kernels) {

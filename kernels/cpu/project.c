@@ -209,6 +209,7 @@ static void project_items(const WorkList *list, size_t begin, size_t end, size_t
             .n_blocks = left < list->segment_blocks ? left : list->segment_blocks,
             .as_floats = list->device->precision == PRECISION_F32,
             .n = list->n,
+            .prefetch_rows = list->device->prefetch_rows,
             .scratch = s->panels + (size_t)thread * s->panel_bytes,
         };
         if (work.end_panel > p->weight->n_panels) work.end_panel = p->weight->n_panels;

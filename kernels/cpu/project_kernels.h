@@ -32,9 +32,10 @@ typedef struct PanelWork {
     size_t first_panel, end_panel;
     const InputBlock *blocks;
     size_t n_blocks;
-    bool as_floats; // quantised weights are multiplied with float32
-    int n;          // rows of the call
-    void *scratch;  // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
+    bool as_floats;     // quantised weights are multiplied with float32
+    int n;              // rows of the call
+    bool prefetch_rows; // so do one or two rows, else only more (lanes/cells.h)
+    void *scratch;      // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 
 // A panel unpacked: 16 rows of floats at most. Of float weights the sums of 4 blocks of 8 rows and

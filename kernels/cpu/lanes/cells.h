@@ -43,19 +43,28 @@
     default: break;                                                                                \
     }
 
-// Prefetch distances in bytes, since hardware prefetchers are not enough. One or two rows of inputs
-// take a line as fast as memory gives it: to the L1 cache, as soon as possible. With more rows
-// arithmetic takes as long as memory, and the few misses that an L1 cache has open do not cover its
-// latency: to the L2 cache from afar, and from there to the L1 cache. GB/s of Q8_0 out of memory at
-// a8 on Zen 4, one thread (a plain read: 24; out of the cache eight rows take 21, and
-// without any prefetch out of memory 10) and two:
+// Prefetch distances in bytes. One or two rows of inputs take a line as fast as memory gives it.
+// Where hardware prefetchers are not enough (PanelWork.prefetch_rows): to the L1 cache, as soon as
+// possible. One row of Q8_0 on Sapphire Rapids: 10 GB/s without, 14 with, of 16; of F16 on Zen 5 38
+// and 41, of 41. On Zen 4 prefetches take the place of loads. GB/s of one row with AVX-512, one
+// thread, with and without, out of memory and out of the L3 cache:
 //
-//                    one thread: 1 row     2     4     8    16     two: 1     2     4     8    16
-//     L1, 4 KB                        26    26    22    13     9         35    36    35    26    17
-//     L2, 16 KB                       21    22    22    21    11
-//     both, L1 2 KB                   21    23    26    21    11               34    33    34    21
+//                       Q8_0 a16     a8     Q4_1 a16     a8     Q5_0 a16     a8      F16
+//     memory   with        28        24        31        31        23        25       32
+//              without     33        32        32        33        27        30       34
+//     L3       with        67        76        44        60                           65
+//              without     80        87        44        62                           91
 //
-// One row on Sapphire Rapids: 10 without, 14 with L1, of 16; of F16 on Zen 5 38 and 41, of 41.
+// With more rows arithmetic takes as long as memory, and the few misses that an L1 cache has open
+// do not cover its latency: to the L2 cache from afar, and from there to the L1 cache. GB/s of Q8_0
+// out of memory at a8 on Zen 4, one thread (a plain read: 24; out of the cache eight rows take 21,
+// and without any prefetch out of memory 10) and two:
+//
+//                    one thread: 4 rows    8    16     two: 4     8    16
+//     L1, 4 KB                        22    13     9         35    26    17
+//     L2, 16 KB                       22    21    11
+//     both, L1 2 KB                   26    21    11         33    34    21
+//
 // Prefetches past the last panel are wasted.
 enum { ROW_AHEAD = 4096, L1_AHEAD = 2048, L2_AHEAD = 16384 };
 
@@ -72,11 +81,12 @@ ALWAYS_INLINE void prefetch_l2(const uint8_t *p, size_t bytes) {
         __builtin_prefetch(p + at, 0, 2);
 }
 
-// What lies ahead of [p, p + bytes), for n rows of inputs. `far`: the distance to the L2 cache, in
-// place of L2_AHEAD; not used for n <= 2.
+// What lies ahead of [p, p + bytes), for n rows of inputs. `far`: the distance; of one or two rows
+// to the L1 cache or 0, of more to the L2 cache.
 ALWAYS_INLINE void prefetch_ahead(const uint8_t *p, size_t bytes, const int n, size_t far) {
-    prefetch_l1(p + (n <= 2 ? ROW_AHEAD : L1_AHEAD), bytes);
+    if (n > 2) prefetch_l1(p + L1_AHEAD, bytes);
     if (n > 2) prefetch_l2(p + far, bytes);
+    if (n <= 2 && far) prefetch_l1(p + far, bytes);
 }
 
 // Field f of every byte of a plane of `bits` bits, moved to start at bit `to`.

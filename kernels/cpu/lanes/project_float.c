@@ -42,21 +42,21 @@ ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
 }
 
 // F32 in the cache loses by it.
-ALWAYS_INLINE void prefetch_row(const DType dtype, const uint8_t *w, size_t bytes) {
-    if (dtype != DTYPE_F32) prefetch_l1(w + ROW_AHEAD, bytes);
+ALWAYS_INLINE void prefetch_row(const DType dtype, bool prefetch, const uint8_t *w, size_t bytes) {
+    if (dtype != DTYPE_F32 && prefetch) prefetch_l1(w + ROW_AHEAD, bytes);
 }
 
 // One input row, `width` panels side by side.
 // Each column is width * 16 elements in a row, all of which are used once: memory is the limit
 // here.
 SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, const uint8_t *w,
-                           size_t cols, const float *x) {
+                           size_t cols, const float *x, bool prefetch) {
     const int bytes = PANEL_ROWS * panel_format(dtype).low_bits;
     UNROLL(4)
     for (int i = 0; i < width; i++)
         acc[i] = f32_zero();
     for (size_t k = 0; k < cols; k++, w += width * bytes) {
-        prefetch_row(dtype, w, (size_t)(width * bytes));
+        prefetch_row(dtype, prefetch, w, (size_t)(width * bytes));
         F32x16 xk = f32_set(x[k]);
         UNROLL(4)
         for (int i = 0; i < width; i++)
@@ -74,6 +74,7 @@ typedef struct Tile {
     size_t cols;
     const float *x;
     const uint8_t *next; // what later tiles meet, as many bytes as here; or NULL
+    bool prefetch_rows;  // PanelWork's
 } Tile;
 
 SPECIALISED void tile(const Tile *t, const DType dtype, const int n, const int width) {
@@ -87,7 +88,7 @@ SPECIALISED void tile(const Tile *t, const DType dtype, const int n, const int w
         sum[i] = t->begins ? f32_zero() : t->acc[i];
     for (size_t k = 0; k < t->cols; k++, w += t->stride, x += n) {
         if (width == STRIP_PANELS)
-            prefetch_row(dtype, w, column_bytes);
+            prefetch_row(dtype, t->prefetch_rows, w, column_bytes);
         else if (next)
             prefetch_l2(next + k * column_bytes, column_bytes);
         UNROLL(4)
@@ -162,7 +163,8 @@ ALWAYS_INLINE void project_chunk(StripSums *sums, const DType dtype, const Panel
                           .stride = stride,
                           .cols = cols,
                           .x = block->x + first * n,
-                          .next = b == 0 ? next + j * bytes * cols : NULL};
+                          .next = b == 0 ? next + j * bytes * cols : NULL,
+                          .prefetch_rows = work->prefetch_rows};
                 if (wide > 1)
                     tile_of(&t, dtype, block->n, true);
                 else
@@ -186,12 +188,13 @@ SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t 
         // The width is a constant in each case, so that the accumulators stay in registers; in
         // work->scratch, which the compiler takes for possible weights, they would not.
         const float *x = work->blocks->x;
+        const bool prefetch = work->prefetch_rows;
         F32x16 acc[STRIP_PANELS];
         switch (width) {
-        case 1: dot_strip(acc, dtype, 1, strip, m->cols, x); break;
-        case 2: dot_strip(acc, dtype, 2, strip, m->cols, x); break;
-        case 3: dot_strip(acc, dtype, 3, strip, m->cols, x); break;
-        default: dot_strip(acc, dtype, 4, strip, m->cols, x); break;
+        case 1: dot_strip(acc, dtype, 1, strip, m->cols, x, prefetch); break;
+        case 2: dot_strip(acc, dtype, 2, strip, m->cols, x, prefetch); break;
+        case 3: dot_strip(acc, dtype, 3, strip, m->cols, x, prefetch); break;
+        default: dot_strip(acc, dtype, 4, strip, m->cols, x, prefetch); break;
         }
         store_strip(work, first, width, work->blocks, acc);
         return;

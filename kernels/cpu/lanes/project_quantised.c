@@ -66,6 +66,13 @@ void ISA_NAME(project_quantised)(const PanelWork *work) {
 // ---- the table of this instruction set ----
 
 static void panels(const PanelWork *work) {
+#if defined(ISA_avx512)
+    const DType dtype = work->matrix->dtype;
+    if (work->n == 1 && (dtype == DTYPE_F16 || dtype == DTYPE_BF16)) {
+        project_float_avx2(work);
+        return;
+    }
+#endif
     if (dtype_is_float(work->matrix->dtype))
         ISA_NAME(project_float)(work);
     else
