@@ -50,6 +50,15 @@ static void enter(uint32_t *table, size_t buckets, size_t hash, uint32_t index) 
     table[at] = index + 1;
 }
 
+// From the return to this frame to the return to the one below: the bodies that a COUNT still
+// wants, and what is behind the node.
+static uint32_t own_needs(const Automaton *m, Frame f) {
+    const Node *nodes = m->grammar->nodes.at, *n = &nodes[f.node];
+    bool wants = n->kind == NODE_COUNT && f.count < n->least;
+    uint32_t bodies = wants ? bytes_times(nodes[n->a].shortest, n->least - f.count) : 0;
+    return bytes_plus(nodes[n->b].shortest, bodies);
+}
+
 bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
     size_t hash = hash_frame(m, f);
     for (size_t at = hash & (m->frame_buckets - 1); m->frame_table[at];
@@ -67,6 +76,8 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
     const Frame *below = m->frames.count ? &m->frames.at[f.below] : &f;
     f.bottom = f.node & FRAME_KINDS ? f.node : below->bottom;
     f.turns = f.node & FRAME_KINDS ? f.count : below->turns;
+    f.needs =
+        f.node & FRAME_KINDS || !m->frames.count ? 0 : bytes_plus(below->needs, own_needs(m, f));
     *index = (uint32_t)m->frames.count++;
     m->frames.at[*index] = f;
     enter(m->frame_table, m->frame_buckets, hash, *index);

@@ -36,6 +36,8 @@ typedef struct Frame {
     uint32_t node, count, below;
     uint32_t bottom; // `node` of the last frame above the bottom, if it is one of FRAME_KINDS; 0
     uint32_t turns;  // and its count
+    uint32_t needs;  // the fewest bytes from where the frame is returned from to the text's end; of
+                     // frames on one of FRAME_KINDS it says nothing
 } Frame;
 
 typedef struct State {

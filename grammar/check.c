@@ -216,6 +216,7 @@ static bool check_recursion(Grammar *g, Parsed *parsed, Error *error) {
 
 bool grammar_check(Grammar *g, Parsed *parsed, Error *error) {
     if (!find_properties(g, error) || !check_recursion(g, parsed, error)) return false;
+    grammar_find_shortest(g);
     return g->nodes.at[g->start].alive ||
            error_set(error, ERROR_FILE, "no text satisfies the grammar: its root never ends");
 }

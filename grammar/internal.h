@@ -33,7 +33,7 @@ typedef enum ExprKind {
     EXPR_RULE,
 } ExprKind;
 
-enum { NONE = UINT32_MAX, UNBOUNDED = UINT32_MAX };
+enum { NONE = UINT32_MAX, UNBOUNDED = UINT32_MAX, NO_END = UINT32_MAX };
 
 typedef struct Expr {
     ExprKind kind;
@@ -92,6 +92,7 @@ typedef struct Node {
                    // the node behind. BYTES: the first edge, and how many
     uint32_t least, most; // COUNT
     uint32_t like;        // COUNT: the first with the same a and b, whatever its bounds
+    uint32_t shortest;    // the fewest bytes up to the RETURN (shortest.c); NO_END: none reach it
 } Node;
 
 typedef struct Edge {
@@ -126,3 +127,12 @@ bool grammar_add_edge(Grammar *grammar, uint8_t low, uint8_t high, uint32_t to, 
 // check.c: what the whole graph shows: which nodes are alive, left recursion. False: exit code
 // 3 or 5.
 bool grammar_check(Grammar *grammar, Parsed *parsed, Error *error);
+// shortest.c: `shortest` of all nodes.
+void grammar_find_shortest(Grammar *grammar);
+// Sums of bytes; NO_END from NO_END on.
+static inline uint32_t bytes_plus(uint32_t a, uint64_t b) {
+    return b < NO_END - a ? a + (uint32_t)b : NO_END;
+}
+static inline uint32_t bytes_times(uint32_t a, uint32_t count) {
+    return bytes_plus(0, (uint64_t)a * count);
+}

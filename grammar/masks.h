@@ -164,3 +164,30 @@ bool masks_prepare(Masks *masks, uint32_t start, Error *error);
 // False: exit code 3, 5 or 130.
 #define LOOPS_KNOWN ((uint64_t)1 << 61)
 bool masks_loops(Automaton *automaton, uint32_t state, uint64_t *loops, Error *error);
+
+// ---- shortest.c: the shortest way to the end of a text ----
+
+// Of all texts that complete a state one is its completion: of those with the fewest bytes the
+// first in byte order. What is left of it behind some of its bytes is then the completion of the
+// state that they lead to. Its tokens are the longest ones of the vocabulary, from the front; so
+// where a state needs n tokens, behind the first of them n - 1 are needed. A text whose state never
+// needs more tokens than are left is complete in time.
+typedef struct Shortest {
+    Automaton *automaton; // borrowed, and so is
+    const Trie *trie;
+    uint32_t *tokens; // (capacity) of each state, once it was asked for; NOT_KNOWN
+    size_t capacity;
+    ARRAY(char) text; // a completion
+} Shortest;
+
+static inline Shortest shortest_of(Automaton *automaton, const Trie *trie) {
+    return (Shortest){.automaton = automaton, .trie = trie};
+}
+void shortest_free(Shortest *shortest); // zeroed is fine
+
+// The tokens of the state's completion; MATCHER_ENDLESS. False: exit code 3, 5 or 130.
+bool shortest_tokens(Shortest *shortest, uint32_t state, uint32_t *tokens, Error *error);
+
+// Takes from `mask` each token of `trie` behind which more than `left` are needed. False: as above.
+bool shortest_narrow(Shortest *shortest, const Trie *trie, uint32_t state, uint32_t left,
+                     uint64_t *mask, Error *error);

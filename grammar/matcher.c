@@ -15,6 +15,7 @@ struct Matcher {
     const int *stop;
     Automaton automaton;
     Masks masks;
+    Shortest shortest;
     uint32_t state;
 };
 
@@ -27,6 +28,7 @@ Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop,
     m->grammar = grammar;
     m->trie = trie;
     m->stop = stop;
+    m->shortest = shortest_of(&m->automaton, trie);
     if (automaton_open(&m->automaton, grammar, stop, error) &&
         masks_open(&m->masks, &m->automaton, trie, error) && matcher_reset(m, error))
         return m;
@@ -36,6 +38,7 @@ Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop,
 
 void matcher_close(Matcher *m) {
     if (!m) return;
+    shortest_free(&m->shortest);
     masks_free(&m->masks);
     automaton_free(&m->automaton);
     free(m);
@@ -53,13 +56,30 @@ bool matcher_complete(const Matcher *m) {
     return m->automaton.states.at[m->state].ends;
 }
 
+static bool read_bytes(Matcher *m, const char *bytes, size_t length, uint32_t *state,
+                       Error *error) {
+    *state = m->state;
+    for (size_t i = 0; i < length && *state != STATE_DEAD; i++)
+        if (!automaton_move(&m->automaton, *state, (uint8_t)bytes[i], state, error)) return false;
+    return true;
+}
+
 bool matcher_read(Matcher *m, const char *bytes, size_t length, bool *fits, Error *error) {
-    uint32_t state = m->state;
-    for (size_t i = 0; i < length && state != STATE_DEAD; i++)
-        if (!automaton_move(&m->automaton, state, (uint8_t)bytes[i], &state, error)) return false;
+    uint32_t state;
+    if (!read_bytes(m, bytes, length, &state, error)) return false;
     *fits = state != STATE_DEAD;
     if (*fits) m->state = state;
     return true;
+}
+
+bool matcher_needs(Matcher *m, const char *bytes, size_t length, uint32_t *tokens, Error *error) {
+    uint32_t state;
+    return read_bytes(m, bytes, length, &state, error) &&
+           shortest_tokens(&m->shortest, state, tokens, error);
+}
+
+bool matcher_narrow(Matcher *m, const Trie *trie, uint32_t left, uint64_t *mask, Error *error) {
+    return shortest_narrow(&m->shortest, trie, m->state, left, mask, error);
 }
 
 // ---- starting over ----
@@ -128,8 +148,10 @@ static bool start_over(Matcher *m, Error *error) {
         automaton_free(&new);
         return false;
     }
+    shortest_free(&m->shortest);
     masks_free(&m->masks);
     automaton_free(&m->automaton);
+    m->shortest = shortest_of(&m->automaton, m->trie);
     m->automaton = new;
     m->state = state;
     return masks_open(&m->masks, &m->automaton, m->trie, error);

@@ -77,6 +77,18 @@ bool matcher_read(Matcher *matcher, const char *bytes, size_t length, bool *fits
 // The text so far is one of the grammar's.
 bool matcher_complete(const Matcher *matcher);
 
+// The tokens that complete the text behind these bytes: those of its shortest completion, which
+// grammar/masks.h singles out. 0: it may end there. MATCHER_ENDLESS: the bytes do not fit, no
+// tokens make it up, or it is longer than 64 KB.
+#define MATCHER_ENDLESS (UINT32_MAX - 1)
+bool matcher_needs(Matcher *matcher, const char *bytes, size_t length, uint32_t *tokens,
+                   Error *error);
+
+// Takes from `mask`, of the tokens of `trie`, all behind which more than `left` are needed. Reads
+// each token that the grammar allows: milliseconds.
+bool matcher_narrow(Matcher *matcher, const Trie *trie, uint32_t left, uint64_t *mask,
+                    Error *error);
+
 // Bit t % 64 of word t / 64: token t may come next. Borrowed until the next call of any function.
 const uint64_t *matcher_mask(Matcher *matcher, Error *error);
 

@@ -1,8 +1,9 @@
 // limpid_grammar: the tokenizer's side of a grammar, its tokens as bytes; and a Constraint, which
 // holds one text to it. What may come next is found in grammar/.
 //
-//     for each token   constraint_find   -> a mask of the vocabulary, which the sampler has
-//                      constraint_accept -> the bytes of the sampled token
+//     for each token   constraint_find    -> a mask of the vocabulary, which the sampler has
+//                      constraint_refuses -> whether the sampled one leaves tokens enough to end
+//                      constraint_accept  -> the bytes of the sampled token
 //
 // What ends a text is allowed where the grammar has the text as it is. Control tokens have no
 // bytes, and are never allowed else.
@@ -154,7 +155,9 @@ bool constraint_open(Constraint *c, const limpid_grammar *g, const limpid_model 
     c->grammar = g;
     c->words = mask_words((size_t)m->config->vocab_size);
     c->mask = calloc(c->words, sizeof *c->mask);
-    if (!c->mask) return error_set(error, ERROR_MEMORY, "no memory for a grammar's mask");
+    c->narrow = calloc(c->words, sizeof *c->narrow);
+    if (!c->mask || !c->narrow)
+        return error_set(error, ERROR_MEMORY, "no memory for a grammar's mask");
     c->matcher = matcher_open(g->grammar, &g->trie, stop, error);
     return c->matcher;
 }
@@ -163,11 +166,12 @@ void constraint_close(Constraint *c) {
     matcher_close(c->matcher);
     id_list_free(&c->text);
     free(c->mask);
+    free(c->narrow);
 }
 
 void constraint_begin(Constraint *c, bool begins) {
     c->begins = begins && c->grammar->first_trie.nodes;
-    c->text.count = 0;
+    c->text.count = c->most = 0;
     c->is_behind = true;
     c->has_mask = false;
 }
@@ -178,14 +182,18 @@ void constraint_forget(Constraint *c, size_t n) {
     c->has_mask = false;
 }
 
-// The bytes of token number `index` of the text; what ends it has none. *fits: the grammar has
-// them.
+// The bytes of token number `index` of the text.
+static const char *piece_of(const Constraint *c, int32_t id, size_t index, size_t *length) {
+    return tokenizer_piece(c->grammar->model->own.tokenizer, id, c->begins && !index, false,
+                           length);
+}
+
+// What ends a text has no bytes. *fits: the grammar has those of this token.
 static bool read_token(Constraint *c, int32_t id, size_t index, bool *fits, Error *error) {
     size_t length = 0;
     *fits = matcher_complete(c->matcher);
     if (is_end(c->grammar, id)) return true;
-    const char *piece =
-        tokenizer_piece(c->grammar->model->own.tokenizer, id, c->begins && !index, false, &length);
+    const char *piece = piece_of(c, id, index, &length);
     if (!matcher_read(c->matcher, piece, length, fits, error)) return false;
     *fits = *fits && length; // control tokens have no bytes
     if (*fits) c->bytes += length;
@@ -212,6 +220,7 @@ static void allow_ends(Constraint *c) {
 }
 
 static bool find_mask(Constraint *c, Error *error) {
+    if (!c->text.count && !matcher_needs(c->matcher, NULL, 0, &c->least, error)) return false;
     if (c->begins && !c->text.count)
         return matcher_mask_slowly(c->matcher, &c->grammar->first_trie, c->mask, error);
     const uint64_t *mask = matcher_mask(c->matcher, error);
@@ -237,6 +246,38 @@ bool constraint_find(Constraint *c, bool *ended, Error *error) {
 
 bool constraint_allows(const Constraint *c, int32_t id) {
     return c->mask[id / 64] >> id % 64 & 1;
+}
+
+void constraint_within(Constraint *c, size_t tokens) {
+    c->most = tokens ? c->text.count + tokens : 0;
+}
+
+// The tokens behind which `left` complete the text, into c->narrow; *any: there are some.
+static bool narrow_mask(Constraint *c, uint32_t left, bool *any) {
+    const limpid_grammar *g = c->grammar;
+    const Trie *trie = c->begins && !c->text.count ? &g->first_trie : &g->trie;
+    memcpy(c->narrow, c->mask, c->words * sizeof *c->mask);
+    bool good = matcher_narrow(c->matcher, trie, left, c->narrow, &c->problem);
+    *any = good && any_token(c->narrow, c->words);
+    return good;
+}
+
+// A text that cannot be completed in time from where it is, whatever comes, is left as it is.
+bool constraint_refuses(void *context, int32_t id) {
+    Constraint *c = context;
+    size_t length = 0, behind = c->text.count + 1; // tokens of the text with this one
+    uint32_t now, then;
+    bool any;
+    if (!c->most || is_end(c->grammar, id) || !constraint_allows(c, id)) return false;
+    size_t more = behind < c->most ? c->most - behind : 0;
+    uint32_t left = more < MATCHER_ENDLESS ? (uint32_t)more : MATCHER_ENDLESS;
+    const char *piece = piece_of(c, id, c->text.count, &length);
+    if (!matcher_needs(c->matcher, piece, length, &then, &c->problem) || then <= left ||
+        !matcher_needs(c->matcher, NULL, 0, &now, &c->problem) || now > left + 1 ||
+        !narrow_mask(c, left, &any) || !any)
+        return false;
+    memcpy(c->mask, c->narrow, c->words * sizeof *c->mask);
+    return true;
 }
 
 bool constraint_accept(Constraint *c, int32_t id, Error *error) {

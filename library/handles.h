@@ -42,9 +42,13 @@ struct limpid_context {
 typedef struct Constraint {
     const limpid_grammar *grammar; // borrowed; NULL: any text is allowed
     Matcher *matcher;
-    uint64_t *mask; // (words) a bit for each token, where has_mask
+    uint64_t *mask;   // (words) a bit for each token, where has_mask
+    uint64_t *narrow; // (words) scratch
     size_t words, bytes;
     IdList text;    // tokens so far
+    size_t most;    // of them, within which the text is to be complete; 0: no bound
+    uint32_t least; // of the shortest text, once its first token was asked for; MATCHER_ENDLESS
+    Error problem;  // of constraint_refuses
     bool begins;    // the first one's bytes are its own
     bool is_behind; // the matcher has not read `text`
     bool has_mask, must_end;
@@ -131,6 +135,13 @@ void constraint_forget(Constraint *c, size_t n); // the newest n tokens; all whe
 // Fills the mask of what may follow. False: as sampler_prepare.
 bool constraint_find(Constraint *c, bool *ended, Error *error);
 bool constraint_allows(const Constraint *c, int32_t id); // behind constraint_find
+// The text is to be complete within so many more tokens; 0: no bound, as constraint_begin leaves
+// it.
+void constraint_within(Constraint *c, size_t tokens);
+// A SamplerRefuses, behind constraint_find: true where the text could not be completed in time
+// behind this token, but behind others; these alone are then in the mask. A failure stays in
+// `problem`.
+bool constraint_refuses(void *constraint, int32_t id);
 // False, and nothing has changed: exit code 2 where the grammar does not allow it, or 3, 5, 130.
 bool constraint_accept(Constraint *c, int32_t id, Error *error);
 // Whether the text so far is one of the grammar's. False: exit code 3, 5, 130.

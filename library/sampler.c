@@ -106,6 +106,7 @@ static bool open_sampler(limpid_sampler *s, limpid_context *c, const limpid_samp
         !matcher_prepare(s->constraint.matcher, error))
         return false;
     sampler_allow(s->sampler, s->constraint.mask);
+    sampler_refuse(s->sampler, constraint_refuses, &s->constraint);
     return true;
 }
 
@@ -146,13 +147,20 @@ bool limpid_sampler_begin(limpid_sampler *s, const int32_t *prompt, size_t n, in
     return true;
 }
 
+bool limpid_sampler_within(limpid_sampler *s, size_t tokens) {
+    if (s && s->constraint.grammar) constraint_within(&s->constraint, tokens);
+    return s;
+}
+
 bool sampler_prepare(limpid_sampler *s, bool *ended, Error *error) {
     *ended = false;
     return !s->constraint.grammar || constraint_find(&s->constraint, ended, error);
 }
 
 bool sampler_check(const limpid_sampler *s, int32_t id, Error *error) {
-    return !s->constraint.grammar || constraint_allows(&s->constraint, id) ||
+    if (!s->constraint.grammar) return true;
+    if (s->constraint.problem.code) return error_copy(error, &s->constraint.problem);
+    return constraint_allows(&s->constraint, id) ||
            error_set(error, ERROR_USAGE, "every token that the grammar allows has probability 0");
 }
 

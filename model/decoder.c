@@ -223,11 +223,27 @@ static int find_cause(Decoder *d, Error *error) {
     return -1;
 }
 
+// The token of the oldest step that the host has not read. One that the sampler refuses is sampled
+// again: a sampler that may refuse is not plain, so the device is not ahead.
+static int32_t receive_token(Decoder *d) {
+    int32_t token = device_receive(d->model->device, d->taken % SEND_SLOTS);
+    while (!model_stopped(d->model) && d->options.sampler &&
+           sampler_refuses(d->options.sampler, token)) {
+        assert(d->stepwise && d->sampled == d->taken + 1);
+        d->sampled--;
+        sample_tokens(d);
+        device_send(d->model->device, d->taken % SEND_SLOTS, d->model->scratch.sampled);
+        d->sampled++;
+        token = device_receive(d->model->device, d->taken % SEND_SLOTS);
+    }
+    return token;
+}
+
 int decoder_next(Decoder *d, Error *error) {
     assert(decoder_left(d) > 0 && d->depth < SEND_SLOTS);
     while (d->sampled < d->max_tokens && d->sampled - d->taken <= d->depth)
         if (!step(d, error)) return -1;
-    int32_t token = device_receive(d->model->device, d->taken % SEND_SLOTS);
+    int32_t token = receive_token(d);
     if (model_stopped(d->model)) {
         error_set(error, ERROR_INTERRUPTED, "interrupted");
         return -1;

@@ -47,6 +47,8 @@ struct Sampler {
     int *longest;             // (vocab_size) the same
     float *mu; // (capacity) mirostat's, before number i of the generator at i % capacity
     const uint64_t *allowed; // a bit for each token; NULL: all; borrowed
+    SamplerRefuses *refuses; // or NULL
+    void *refuses_context;
 };
 
 SamplerOptions sampler_defaults(void) {
@@ -319,6 +321,19 @@ void sampler_allow(Sampler *s, const uint64_t *allowed) {
     s->allowed = allowed;
 }
 
+void sampler_refuse(Sampler *s, SamplerRefuses *refuses, void *context) {
+    s->refuses = refuses;
+    s->refuses_context = context;
+}
+
+bool sampler_refuses(Sampler *s, int token) {
+    if (token < 0 || !s->refuses || !s->refuses(s->refuses_context, token)) return false;
+    uint64_t capacity = (uint64_t)s->capacity;
+    sampler_uniform(s);
+    if (s->mu) s->mu[s->taken % capacity] = s->mu[(s->taken - 1) % capacity];
+    return true;
+}
+
 bool sampler_is_plain(const Sampler *s) {
     const SamplerOptions *o = &s->options;
     return !s->allowed && o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f &&
@@ -433,8 +448,10 @@ void sampler_sample(Sampler *s, int32_t *out, const float *logits, int offset) {
 
 int sampler_next(Sampler *s, const float *logits, Error *error) {
     int32_t token = -1;
-    sampler_sample(s, s->token, sampler_penalise(s, logits), 0);
-    device_download(s->device, &token, s->token, sizeof token);
+    do {
+        sampler_sample(s, s->token, sampler_penalise(s, logits), 0);
+        device_download(s->device, &token, s->token, sizeof token);
+    } while (!device_error(s->device)->code && sampler_refuses(s, token));
     const Error *failure = device_error(s->device);
     sampler_take(s, token < 0 || failure->code ? 0 : token);
     if (failure->code)

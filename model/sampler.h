@@ -82,7 +82,17 @@ void sampler_give(Sampler *sampler, const float *numbers, size_t count);
 // -infinity; read at each sampler_next, and borrowed until the next call. NULL: all tokens.
 void sampler_allow(Sampler *sampler, const uint64_t *allowed);
 
+// Asked for each token that was sampled: true refuses it, and another is sampled from the same
+// logits with the next number. It has taken tokens from sampler_allow's mask before, this one among
+// them. So the distribution is the one over the tokens that are left, and who needs it seldom pays
+// for it seldom. NULL: none.
+typedef bool SamplerRefuses(void *context, int32_t token);
+void sampler_refuse(Sampler *sampler, SamplerRefuses *refuses, void *context);
+
 // ---- the steps of sampler_next, for a decoder (model/decoder.h) ----
+
+// Whether the token is refused: its number is then taken, and another token is to be sampled.
+bool sampler_refuses(Sampler *sampler, int token);
 
 // Takes the next number of the generator, by which `token` was sampled.
 void sampler_take(Sampler *sampler, int token);

@@ -170,6 +170,12 @@ static bool blame(Request *r, const Error *cause, Error *error) {
     return true;
 }
 
+// Of its text, as far as the context goes. The last token needs no place in the cache.
+static int tokens_left(const Slot *slot) {
+    int known = (int)(slot->request->prompt + slot->generation.ids.count);
+    return slot->session.model->options.context + 1 - known;
+}
+
 static bool open_text(Slot *slot, Error *error) {
     Request *r = slot->request;
     Generation *g = &slot->generation;
@@ -183,11 +189,11 @@ static bool open_text(Slot *slot, Error *error) {
         .context = &slot->sample->text,
         .first = r->prompt == 1 && tokenizer && r->ids.ids[0] == tokenizer_bos(tokenizer),
     };
-    r->options.seed = slot->sample->seed;
-    uint64_t seed = 0;
+    uint64_t seed = r->options.seed = slot->sample->seed;
     g->sampler = open_sampler(&slot->session, &(SamplerWanted){0}, &seed, error);
-    generation_begin(g, r->prompt);
-    return g->sampler && begin_text(g->sampler, r->ids.ids, r->prompt, g->first, error);
+    bool good = g->sampler && begin_text(g->sampler, r->ids.ids, r->prompt, g->first, error);
+    if (good) generation_begin(g, r->prompt, tokens_left(slot));
+    return good;
 }
 
 static bool open_score(Slot *slot, Error *error) {
@@ -380,18 +386,15 @@ static bool sample_text(Scheduler *s, Slot *slot, Error *error) {
     Generation *g = &slot->generation;
     const float *logits = logits_of(s, slot->first_logits);
     int id = sampler_next(g->sampler->sampler, logits, error);
-    bool ended = false;
     if (id < 0) return false;
     if (!sampler_check(g->sampler, id, error)) return session_grammar_prefix(s->session, error);
     size_t before = g->ids.count;
+    bool ended = false;
     if (!generation_take(g, id, logits, &ended, error)) return false;
     s->counts.new_tokens += g->ids.count - before;
     if (g->ids.count > before)
         slot->sample->logprob += logits[id] - log_sum_exp(logits, s->session->config->vocab_size);
-    // The last token needs no place in the cache.
-    int room = s->session->model->options.context + 1;
-    int left = room - (int)(slot->request->prompt + g->ids.count);
-    slot->ended = ended || !generation_goes_on(g, left);
+    slot->ended = ended || !generation_goes_on(g, tokens_left(slot));
     slot->until = slot->ids.count + !slot->ended;
     return slot->ended || id_list_push(&slot->ids, id, error);
 }
@@ -403,8 +406,8 @@ static bool ask_grammars(Scheduler *s, Error *error) {
         Error cause = {0};
         slot->ended = false;
         if (!slot->n_logits || slot->request->scores) continue;
-        bool ended = false, good = sampler_prepare(slot->generation.sampler, &ended, &cause);
-        if (!good) session_grammar_prefix(s->session, &cause);
+        bool ended = false, good = sampler_prepare(slot->generation.sampler, &ended, &cause) ||
+                                   session_grammar_prefix(s->session, &cause);
         if (!good && !blame(slot->request, &cause, error)) return false;
         if (ended) slot->generation.stop = STOP_GRAMMAR;
         slot->ended = ended || !good;
@@ -444,10 +447,9 @@ bool scheduler_wants(const Scheduler *s) {
 }
 
 bool scheduler_busy(const Scheduler *s) {
-    bool busy = s->n_waiting;
     for (int i = 0; i < s->n; i++)
-        busy = busy || s->slots[i].request;
-    return busy;
+        if (s->slots[i].request) return true;
+    return s->n_waiting;
 }
 
 // The planned rows.

@@ -173,7 +173,9 @@ static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size
     return good;
 }
 
-void generation_begin(Generation *g, size_t prompt_tokens) {
+void generation_begin(Generation *g, size_t prompt_tokens, int left) {
+    size_t most = !g->shifts && (size_t)left < g->max_new ? (size_t)left : g->max_new;
+    limpid_sampler_within(g->sampler, most);
     g->stop_text.stops = g->stops;
     g->logits_hash = FNV_START;
     g->end_id = -1;
@@ -277,8 +279,9 @@ static bool read_prompt(Generation *g, const int32_t *prompt, size_t count, bool
 
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
     bool read = false;
-    generation_begin(g, count);
-    int before = kv_cache_length(&g->session->model->cache, 0) - (int)g->cached;
+    Model *model = g->session->model;
+    int before = kv_cache_length(&model->cache, 0) - (int)g->cached;
+    generation_begin(g, count, model->options.context - before - (int)count + 1);
     if (!read_prompt(g, prompt, count, &read, error)) return false;
     g->stop = STOP_INTERRUPT;
     // Ctrl-C during the prompt: there is no text.
@@ -323,8 +326,13 @@ static void put_seconds(Buffer *line, double seconds) {
 
 void print_incomplete(const Generation *g) {
     if (limpid_sampler_ending(g->sampler, NULL) != LIMPID_GOES_ON) return;
-    note("the text ended (%s) before the grammar allows an end: it is incomplete",
-         stop_reason_name(g->stop));
+    const Constraint *c = &g->sampler->constraint;
+    bool too_few = (g->stop == STOP_LENGTH || g->stop == STOP_CONTEXT) && c->least > g->ids.count &&
+                   c->least < MATCHER_ENDLESS;
+    char why[64] = "";
+    if (too_few) snprintf(why, sizeof why, "; the shortest text takes %u tokens", c->least);
+    note("the text ended (%s) before the grammar allows an end: it is incomplete%s",
+         stop_reason_name(g->stop), why);
 }
 
 static void print_drafts(const Generation *g) {

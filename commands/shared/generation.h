@@ -92,7 +92,9 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
 // The steps of it, for who runs several texts side by side (commands/prompts/): between the first
 // and the last of them tokens are sampled and taken, one by one; at the end what was held back of
 // the text is shown.
-void generation_begin(Generation *g, size_t prompt_tokens);
+// `left`: the tokens that the context has room for, the last of which needs no place in the cache;
+// a text of a grammar keeps to them and to max_new.
+void generation_begin(Generation *g, size_t prompt_tokens, int left);
 // Adds a sampled token to the text. *ended: the text ends here, g->stop says why. False: exit code
 // 2 (the grammar has no such text) or 5.
 bool generation_take(Generation *g, int32_t id, const float *logits, bool *ended, Error *error);

@@ -130,11 +130,49 @@ Test(constrained, ends_where_the_grammar_does) {
     json_decref(text);
 }
 
+// With any number of tokens from the fewest that do: text that says why it ended, and parses.
+static void check_within(const char *path, int tokens, int seed, const char *more) {
+    TestRun r = program("%s|-i|Once|--grammar|%s|-s|%d|-p|1|--max-tokens|%d|-q|--json%s",
+                        small_model(), path, seed, tokens, more);
+    check_status(&r, 0);
+    CHECK(!strstr(r.err, "incomplete"), "%s", r.err);
+    json_t *root = json_loadb(r.out, r.out_size, 0, NULL), *text = json_object_get(root, "text");
+    json_t *value = json_loadb(json_string_value(text), json_string_length(text), 0, NULL);
+    CHECK(json_is_object(value), "%d tokens, seed %d%s: %s", tokens, seed, more, r.out);
+    CHECK(json_array_size(json_object_get(root, "ids")) <= (size_t)tokens, "%s", r.out);
+    json_decref(value);
+    json_decref(root);
+    test_run_free(&r);
+}
+
+Test(constrained, few_tokens_make_a_text_that_parses) {
+    const char *path = grammar_file("json.gbnf", JSON);
+    for (int seed = 0; seed < EMULATED(2, SANITIZED(10, 60)); seed++) {
+        check_within(path, 8 + seed, seed, "|-t|1.5");
+        check_within(path, 8 + seed, seed, "|-t|1.5|--speculate|lookup|--draft-tokens|3");
+        check_within(path, 60, seed,
+                     test_text("|-t|1.5|-c|%d", 30 + seed)); // where the context ends
+    }
+}
+
+// Greedy too, with penalties and with mirostat, whose state a refused token leaves as it was.
+Test(constrained, few_tokens_do_whatever_the_sampler) {
+    const char *path = grammar_file("json.gbnf", JSON);
+    static const char *const SAMPLERS[] = {"|-t|0", "|-t|1|--mirostat|2",
+                                           "|-t|1|--repeat-penalty|1.3",
+                                           "|-t|1|--xtc-probability|0.5|--xtc-threshold|0.05"};
+    for (size_t i = 0; i < sizeof SAMPLERS / sizeof *SAMPLERS; i++)
+        for (int tokens = 8; tokens < EMULATED(9, 24); tokens += 3)
+            check_within(path, tokens, 1, SAMPLERS[i]);
+}
+
 Test(constrained, a_text_cut_short_is_told) {
     const char *path = grammar_file("long.gbnf", "root ::= \"a\"{100}");
     TestRun r = program("%s|-i|Once|--grammar|%s|-q|--max-tokens|5", small_model(), path);
     check_status(&r, 0);
-    CHECK(strstr(r.err, "the text ended (length) before the grammar allows an end"), "%s", r.err);
+    CHECK(strstr(r.err, "the text ended (length) before the grammar allows an end: it is "
+                        "incomplete; the shortest text takes "),
+          "%s", r.err);
     test_run_free(&r);
 }
 

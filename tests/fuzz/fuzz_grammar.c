@@ -1,5 +1,6 @@
 // Grammars and JSON schemas: any text is one or is refused; along a text that it allows, the mask
-// of every state is the one of reading all tokens, every token in it can be read, and no other.
+// of every state is the one of reading all tokens, every token in it can be read, and no other; and
+// where few tokens are left, some token of it leads on to an end.
 // Exercises: grammar/ base/json.c
 #include "base/hash.h"
 #include "grammar/matcher.h"
@@ -119,6 +120,23 @@ static bool try_token(Matcher *m, int token, bool wanted) {
     return true;
 }
 
+// With as many tokens as the shortest completion needs, some token leads on. False: a limit.
+static bool check_bound(Matcher *m, const uint64_t *mask) {
+    Error error = {0};
+    uint32_t needs;
+    uint64_t some[MASK_WORDS], any = 0;
+    memcpy(some, mask, sizeof some);
+    bool good = matcher_needs(m, NULL, 0, &needs, &error);
+    if (good && (needs == 0) != matcher_complete(m)) abort();
+    bool bounded = good && needs > 0 && needs < MATCHER_ENDLESS;
+    if (bounded) good = matcher_narrow(m, &trie, needs - 1, some, &error);
+    for (int i = 0; i < MASK_WORDS; i++)
+        any |= some[i];
+    if (bounded && good && !any) abort();
+    if (!good) check_limit(&error);
+    return good;
+}
+
 // False: a limit, or the end of the text.
 static bool follow(Matcher *m, uint64_t *random) {
     Error error = {0};
@@ -130,6 +148,7 @@ static bool follow(Matcher *m, uint64_t *random) {
         return false;
     }
     if (memcmp(mask, slow, sizeof mask)) abort();
+    if (!check_bound(m, mask)) return false;
     // A state that is no end goes on: every byte is a token.
     int token = choose(mask, random), other = (int)(splitmix64(random) % N_TOKENS);
     if (token < 0 && !matcher_complete(m)) abort();

@@ -192,6 +192,67 @@ Test(library_sampling, a_schema_is_followed_text_after_text_and_as_generate_does
     test_opened_close(&o);
 }
 
+// With a bound of n tokens the text is complete after n at most, and with enough of them it is the
+// text without a bound. A bound below the shortest text changes nothing.
+Test(library_sampling, a_text_is_complete_within_a_bound) {
+    static const char GRAMMAR[] = "root ::= \"(\" (\"a\" | root){1,3} \")\"";
+    limpid_error error = {0};
+    Opened o = test_opened(&(limpid_options){.context = 64});
+    limpid_grammar *grammar = grammar_open(o.model, LIMPID_GBNF, GRAMMAR);
+    float *logits = calloc((size_t)o.info.vocab_size, sizeof *logits);
+    int bounded = 0;
+    for (int seed = 0; seed < 300; seed++) {
+        limpid_sampling sampling = {.temperature = 1, .seed = (uint64_t)seed, .grammar = grammar};
+        limpid_sampler *s = limpid_sampler_open(o.context, &sampling, NULL);
+        int most = 3 + seed % 12, n = 0, ending = LIMPID_GOES_ON;
+        CHECK(limpid_sampler_within(s, (size_t)most));
+        for (; n < most && ending != LIMPID_MUST_END; n++) {
+            int32_t id = limpid_sample(s, logits, &error);
+            CHECK(id >= 0, "%s", error.message);
+            CHECK(limpid_sampler_accept(s, id, &error), "%s", error.message);
+            ending = limpid_sampler_ending(s, &error);
+        }
+        CHECK_INT(ending, LIMPID_MUST_END);
+        bounded += n == most;
+        limpid_sampler_close(s);
+    }
+    CHECK(bounded > 20, "%d texts reached their bound", bounded);
+    CHECK(!limpid_sampler_within(NULL, 1));
+    free(logits);
+    limpid_grammar_close(grammar);
+    test_opened_close(&o);
+}
+
+// What is left when a bound forbids the third of three tokens keeps its proportions, since a
+// refused token is sampled anew with another number: of 2,000 draws half, within four standard
+// deviations.
+Test(library_sampling, a_bound_keeps_the_proportions) {
+    limpid_error error = {0};
+    Opened o = test_opened(&(limpid_options){.context = 64});
+    limpid_grammar *grammar =
+        grammar_open(o.model, LIMPID_GBNF, "root ::= \"a\" | \"b\" | \"q\" \"x\"{9}");
+    float *logits = calloc((size_t)o.info.vocab_size, sizeof *logits);
+    limpid_sampling sampling = {.temperature = 1, .seed = 1, .grammar = grammar};
+    limpid_sampler *s = limpid_sampler_open(o.context, &sampling, NULL);
+    int counts[128] = {0};
+    for (int i = 0; i < 4000; i++) {
+        char text[8] = "";
+        CHECK(limpid_sampler_begin(s, NULL, 0, 0, &error), "%s", error.message);
+        CHECK(limpid_sampler_within(s, i % 2 ? 1 : 0));
+        int32_t id = limpid_sample(s, logits, &error);
+        CHECK(id >= 0, "%s", error.message);
+        limpid_detokenize(o.model, &id, 1, 0, text, sizeof text, &error);
+        if (i % 2) counts[(unsigned char)text[0] % 128]++;
+    }
+    CHECK_INT(counts['q'], 0);
+    CHECK_INT(counts['a'] + counts['b'], 2000);
+    CHECK(abs(counts['a'] - 1000) < 90, "a: %d", counts['a']);
+    free(logits);
+    limpid_sampler_close(s);
+    limpid_grammar_close(grammar);
+    test_opened_close(&o);
+}
+
 // Every token of the text is taken back once and given again; two samplers share the grammar.
 Test(library_sampling, what_is_taken_back_is_forgotten_by_the_grammar) {
     static const char GRAMMAR[] = "root ::= \"one\" (\", \" (\"two\" | \"three\")){2} \".\"";
