@@ -79,7 +79,7 @@ bool matcher_complete(const Matcher *matcher);
 
 // The tokens that complete the text behind these bytes: those of its shortest completion, which
 // grammar/masks.h singles out. 0: it may end there. MATCHER_ENDLESS: the bytes do not fit, no
-// tokens make it up, or it is longer than 64 KB.
+// tokens make it up, or it is longer than 16 KB.
 #define MATCHER_ENDLESS (UINT32_MAX - 1)
 bool matcher_needs(Matcher *matcher, const char *bytes, size_t length, uint32_t *tokens,
                    Error *error);

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Bytes of a completion. A text that needs more is not held to a bound.
-enum { LONGEST = 1 << 16 };
+// Bytes of a completion, which is read for every token of a text: a millisecond. A text that needs
+// more is not held to a bound.
+enum { LONGEST = 1 << 14 };
 
 // ---- nodes ----
 
