@@ -178,6 +178,7 @@ typedef struct Shortest {
     uint32_t *tokens; // (capacity) of each state, once it was asked for; NOT_KNOWN
     size_t capacity;
     ARRAY(char) text; // a completion
+    int work;         // that is left of one call's
 } Shortest;
 
 static inline Shortest shortest_of(Automaton *automaton, const Trie *trie) {

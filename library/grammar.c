@@ -219,8 +219,15 @@ static void allow_ends(Constraint *c) {
             c->mask[m->stops[i] / 64] |= (uint64_t)1 << m->stops[i] % 64;
 }
 
+static bool find_least(Constraint *c, Error *error) {
+    Error cause = {0};
+    if (matcher_needs(c->matcher, NULL, 0, &c->least, &cause)) return true;
+    c->least = MATCHER_ENDLESS;
+    return cause.code == ERROR_FILE || error_copy(error, &cause);
+}
+
 static bool find_mask(Constraint *c, Error *error) {
-    if (!c->text.count && !matcher_needs(c->matcher, NULL, 0, &c->least, error)) return false;
+    if (!c->text.count && !find_least(c, error)) return false;
     if (c->begins && !c->text.count)
         return matcher_mask_slowly(c->matcher, &c->grammar->first_trie, c->mask, error);
     const uint64_t *mask = matcher_mask(c->matcher, error);
@@ -229,6 +236,7 @@ static bool find_mask(Constraint *c, Error *error) {
 }
 
 bool constraint_find(Constraint *c, bool *ended, Error *error) {
+    c->problem = (Error){0};
     if (!c->has_mask) {
         if (!catch_up(c, error) || !find_mask(c, error)) return false;
         bool any = any_token(c->mask, c->words), complete = matcher_complete(c->matcher);
@@ -250,6 +258,7 @@ bool constraint_allows(const Constraint *c, int32_t id) {
 
 void constraint_within(Constraint *c, size_t tokens) {
     c->most = tokens ? c->text.count + tokens : 0;
+    c->has_mask = false; // it may be that of another bound
 }
 
 // The tokens behind which `left` complete the text, into c->narrow; *any: there are some.
@@ -260,6 +269,11 @@ static bool narrow_mask(Constraint *c, uint32_t left, bool *any) {
     bool good = matcher_narrow(c->matcher, trie, left, c->narrow, &c->problem);
     *any = good && any_token(c->narrow, c->words);
     return good;
+}
+
+// A failure for which the bound is given up, not the text: the grammar is too ambiguous.
+static void forgive_limit(Constraint *c) {
+    if (c->problem.code == ERROR_FILE) c->problem = (Error){0};
 }
 
 // A text that cannot be completed in time from where it is, whatever comes, is left as it is.
@@ -274,8 +288,10 @@ bool constraint_refuses(void *context, int32_t id) {
     const char *piece = piece_of(c, id, c->text.count, &length);
     if (!matcher_needs(c->matcher, piece, length, &then, &c->problem) || then <= left ||
         !matcher_needs(c->matcher, NULL, 0, &now, &c->problem) || now > left + 1 ||
-        !narrow_mask(c, left, &any) || !any)
+        !narrow_mask(c, left, &any) || !any) {
+        forgive_limit(c);
         return false;
+    }
     memcpy(c->mask, c->narrow, c->words * sizeof *c->mask);
     return true;
 }

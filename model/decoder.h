@@ -84,10 +84,11 @@ const float *decoder_logits(const Decoder *d);
 // Goes back n tokens, of those that decoder_next gave: the next call gives the first of them again,
 // unless `last` is another one. `last` is the token before it, and of the prompt where none is
 // left: that token's pass is then the next, so that the results are the same bits where the device
-// is batch-invariant. The generator goes back too, and mirostat's state with it (to that behind the
-// token that was there, where `last` is another); who called sampler_accept calls sampler_forget.
-// For one sequence, between two calls of decoder_next. With n > 0 there are no logits until the
-// next. False, with nothing changed: layers with a window have lost what that position sees.
+// is batch-invariant. The generator goes back n numbers, and mirostat's state with it (to that
+// behind the token that was there, where `last` is another); numbers of refused tokens stay taken.
+// Who called sampler_accept calls sampler_forget. For one sequence, between two calls of
+// decoder_next. With n > 0 there are no logits until the next. False, with nothing changed: layers
+// with a window have lost what that position sees.
 bool decoder_rewind(Decoder *d, int n, int32_t last);
 
 // Discards speculative passes: the cache is as if each token but the last taken had been fed, and

@@ -114,6 +114,40 @@ Test(shortest, goes_through_many_rules) {
     free(text);
 }
 
+// Behind each of 676 tokens another text of about 16,000 bytes: more than a narrowing reads.
+Test(shortest, gives_up_where_all_ends_differ) {
+    enum { LETTERS = 26, TOKENS = LETTERS * LETTERS };
+    char *text = malloc(TOKENS * 24), letters[2 * TOKENS];
+    TextSpan tokens[TOKENS + 1];
+    size_t at = (size_t)sprintf(text, "root ::= \"!\"");
+    for (int i = 0; i < TOKENS; i++) {
+        char *two = letters + 2 * i;
+        two[0] = (char)('a' + i / LETTERS);
+        two[1] = (char)('a' + i % LETTERS);
+        tokens[i] = (TextSpan){two, 2};
+        at += (size_t)sprintf(text + at, " | \"%.2s\" \"!\"{%d}", two, 16300 - i);
+    }
+    tokens[TOKENS] = (TextSpan){"!", 1};
+    Error error = {0};
+    Grammar *grammar = grammar_parse(text, at, &error);
+    CHECK(grammar, "%s", error.message);
+    Trie trie;
+    CHECK(trie_open(&trie, tokens, TOKENS + 1, &error), "%s", error.message);
+    Matcher *matcher = matcher_open(grammar, &trie, NULL, &error);
+    CHECK(matcher, "%s", error.message);
+    uint64_t mask[(TOKENS + 64) / 64];
+    memset(mask, 0xff, sizeof mask);
+    uint32_t needed;
+    CHECK(matcher_needs(matcher, "az", 2, &needed, &error), "%s", error.message);
+    CHECK_INT(needed, 16300 - 25);
+    CHECK(!matcher_narrow(matcher, &trie, 3, mask, &error));
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "too ambiguous"), "%s", error.message);
+    matcher_close(matcher);
+    trie_close(&trie);
+    grammar_close(grammar);
+    free(text);
+}
+
 static uint64_t next_random(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return *state >> 33;

@@ -223,6 +223,33 @@ Test(library_sampling, a_text_is_complete_within_a_bound) {
     test_opened_close(&o);
 }
 
+// A bound may be changed for the token that was sampled last.
+Test(library_sampling, a_wider_bound_allows_more) {
+    limpid_error error = {0};
+    Opened o = test_opened(&(limpid_options){.context = 64});
+    limpid_grammar *grammar = grammar_open(o.model, LIMPID_GBNF, "root ::= \"a\" | \"q\" \"x\"{9}");
+    float *logits = calloc((size_t)o.info.vocab_size, sizeof *logits);
+    char text[8] = "";
+    limpid_sampler *s =
+        limpid_sampler_open(o.context, &(limpid_sampling){.grammar = grammar}, NULL);
+    for (int32_t q = 0; q < o.info.vocab_size; q++) { // those that begin with "q" are likelier
+        int length = limpid_detokenize(o.model, &q, 1, 0, text, sizeof text, NULL);
+        logits[q] = length > 0 && text[0] == 'q' ? 9 : 0;
+    }
+    CHECK(limpid_sampler_within(s, 1));
+    int32_t id = limpid_sample(s, logits, &error);
+    CHECK_INT(limpid_detokenize(o.model, &id, 1, 0, text, sizeof text, &error), 1);
+    CHECK(text[0] == 'a', "%c", text[0]);
+    CHECK(limpid_sampler_within(s, 60));
+    id = limpid_sample(s, logits, &error);
+    CHECK(limpid_detokenize(o.model, &id, 1, 0, text, sizeof text, &error) > 0);
+    CHECK(text[0] == 'q', "%c", text[0]);
+    free(logits);
+    limpid_sampler_close(s);
+    limpid_grammar_close(grammar);
+    test_opened_close(&o);
+}
+
 // What is left when a bound forbids the third of three tokens keeps its proportions, since a
 // refused token is sampled anew with another number: of 2,000 draws half, within four standard
 // deviations.
