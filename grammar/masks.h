@@ -186,9 +186,11 @@ static inline Shortest shortest_of(Automaton *automaton, const Trie *trie) {
 }
 void shortest_free(Shortest *shortest); // zeroed is fine
 
-// The tokens of the state's completion; MATCHER_ENDLESS. False: exit code 3, 5 or 130.
-bool shortest_tokens(Shortest *shortest, uint32_t state, uint32_t *tokens, Error *error);
+// As matcher_needs, of a state. False: exit code 5 or 130.
+bool shortest_tokens(Shortest *shortest, uint32_t state, uint32_t most, uint32_t *tokens,
+                     Error *error);
 
-// Takes from `mask` each token of `trie` behind which more than `left` are needed. False: as above.
+// Takes from `mask` each token of `trie` behind which more than `left` are needed. False:
+// exit code 3, 5 or 130.
 bool shortest_narrow(Shortest *shortest, const Trie *trie, uint32_t state, uint32_t left,
                      uint64_t *mask, Error *error);

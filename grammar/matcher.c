@@ -72,10 +72,11 @@ bool matcher_read(Matcher *m, const char *bytes, size_t length, bool *fits, Erro
     return true;
 }
 
-bool matcher_needs(Matcher *m, const char *bytes, size_t length, uint32_t *tokens, Error *error) {
+bool matcher_needs(Matcher *m, const char *bytes, size_t length, uint32_t most, uint32_t *tokens,
+                   Error *error) {
     uint32_t state;
     return read_bytes(m, bytes, length, &state, error) &&
-           shortest_tokens(&m->shortest, state, tokens, error);
+           shortest_tokens(&m->shortest, state, most, tokens, error);
 }
 
 bool matcher_narrow(Matcher *m, const Trie *trie, uint32_t left, uint64_t *mask, Error *error) {

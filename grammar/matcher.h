@@ -77,12 +77,13 @@ bool matcher_read(Matcher *matcher, const char *bytes, size_t length, bool *fits
 // The text so far is one of the grammar's.
 bool matcher_complete(const Matcher *matcher);
 
-// The tokens that complete the text behind these bytes: those of its shortest completion, which
-// grammar/masks.h singles out. 0: it may end there. MATCHER_ENDLESS: the bytes do not fit, no
-// tokens make it up, or it is longer than 16 KB.
+// The tokens that complete the text behind these bytes: those of the completion that
+// grammar/masks.h singles out, which has the fewest bytes. 0: it may end there. MATCHER_ENDLESS:
+// they are more than `most`, the bytes do not fit, no tokens make it up, or it is longer than 16
+// KB.
 #define MATCHER_ENDLESS (UINT32_MAX - 1)
-bool matcher_needs(Matcher *matcher, const char *bytes, size_t length, uint32_t *tokens,
-                   Error *error);
+bool matcher_needs(Matcher *matcher, const char *bytes, size_t length, uint32_t most,
+                   uint32_t *tokens, Error *error);
 
 // Takes from `mask`, of the tokens of `trie`, all behind which more than `left` are needed. Reads
 // each token that the grammar allows: milliseconds. False: exit code 3 also where it would take

@@ -7,9 +7,10 @@
 // Bytes of a completion, which is read for every token of a text: a millisecond. A text that needs
 // more is not held to a bound.
 enum { LONGEST = 1 << 14 };
-// Nodes of the trie and bytes of completions that one narrowing may read: a tenth of a second or
-// two. Of JSON and 151,669 tokens it reads some ten thousand.
-enum { MOST_WORK = 1 << 23 };
+// Nodes of the trie and bytes of completions that one narrowing may read, and the memory of states
+// found before it gives up: some tenths of a second. Of JSON and 151,669 tokens it reads some ten
+// thousand.
+enum { MOST_WORK = 1 << 22, MOST_BYTES = 128 << 20 };
 
 // ---- nodes ----
 
@@ -34,19 +35,25 @@ static uint32_t node_shortest(const Grammar *g, const Node *n) {
     return bytes_plus(found, 1);
 }
 
-// What follows a node mostly comes before it; what a rule calls may come behind. So each sweep
-// finds those of one more level of rules, and there are no more sweeps than rules and one.
+static bool improve(Grammar *g, size_t node) {
+    Node *n = &g->nodes.at[node];
+    uint32_t found = node_shortest(g, n), before = n->shortest;
+    n->shortest = found;
+    return found < before;
+}
+
+// What follows a node comes before it, and the rule that it calls before or behind: sweeps go both
+// ways. Each finds those of one more level of rules at least, so there are no more than rules.
 void grammar_find_shortest(Grammar *g) {
-    for (size_t i = 0; i < g->nodes.count; i++)
+    size_t count = g->nodes.count;
+    for (size_t i = 0; i < count; i++)
         g->nodes.at[i].shortest = NO_END;
     for (bool changed = true; changed;) {
         changed = false;
-        for (size_t i = 0; i < g->nodes.count; i++) {
-            Node *n = &g->nodes.at[i];
-            uint32_t found = node_shortest(g, n);
-            changed = changed || found < n->shortest;
-            n->shortest = found;
-        }
+        for (size_t i = 0; i < count; i++)
+            changed = improve(g, i) || changed;
+        for (size_t i = count; i-- > 0;)
+            changed = improve(g, i) || changed;
     }
 }
 
@@ -88,9 +95,10 @@ static uint8_t next_byte(const Automaton *m, uint32_t state, uint32_t needs) {
 }
 
 static bool take_work(Shortest *s, Error *error) {
-    return s->work-- > 0 || error_set(error, ERROR_FILE,
-                                      "the grammar is too ambiguous: the ends of its texts differ "
-                                      "behind too many tokens");
+    bool left = s->work-- > 0 && automaton_bytes(s->automaton) <= MOST_BYTES;
+    return left || error_set(error, ERROR_FILE,
+                             "the grammar is too ambiguous: the ends of its texts differ "
+                             "behind too many tokens");
 }
 
 // Into s->text. `needs`: of the state.
@@ -138,20 +146,28 @@ static bool room_for_states(Shortest *s, uint32_t state, Error *error) {
     return true;
 }
 
-static bool find_tokens(Shortest *s, uint32_t state, uint32_t *tokens, Error *error) {
+// Without reading it where it has too many bytes for `most` tokens.
+static bool find_tokens(Shortest *s, uint32_t state, uint32_t most, uint32_t *tokens,
+                        Error *error) {
     if (!room_for_states(s, state, error)) return false;
     if (s->tokens[state] == NOT_KNOWN) {
         uint32_t needs = state_needs(s->automaton, state);
+        *tokens = MATCHER_ENDLESS;
+        if (needs > (uint64_t)most * s->trie->depth) return true;
         if (needs <= LONGEST && !complete(s, state, needs, error)) return false;
         s->tokens[state] = needs <= LONGEST ? cut(s->trie, s->text.at, needs) : MATCHER_ENDLESS;
     }
-    *tokens = s->tokens[state];
+    *tokens = s->tokens[state] <= most ? s->tokens[state] : MATCHER_ENDLESS;
     return true;
 }
 
-bool shortest_tokens(Shortest *s, uint32_t state, uint32_t *tokens, Error *error) {
+bool shortest_tokens(Shortest *s, uint32_t state, uint32_t most, uint32_t *tokens, Error *error) {
+    Error cause = {0};
     s->work = MOST_WORK;
-    return find_tokens(s, state, tokens, error);
+    if (find_tokens(s, state, most, tokens, &cause)) return true;
+    if (cause.code != ERROR_FILE) return error_copy(error, &cause);
+    *tokens = s->tokens[state] = MATCHER_ENDLESS; // not again
+    return true;
 }
 
 // ---- the tokens of a mask ----
@@ -173,7 +189,7 @@ static bool narrow(Shortest *s, const Trie *t, uint32_t left, uint32_t *path, ui
             return false;
         next = *to == STATE_DEAD ? n->skip : i + 1;
         if (*to == STATE_DEAD || !any_of(t, i, mask)) continue;
-        if (!find_tokens(s, *to, &tokens, error)) return false;
+        if (!find_tokens(s, *to, left, &tokens, error)) return false;
         for (uint32_t k = n->first; tokens > left && k < n[1].first; k++)
             mask[t->ids[k] / 64] &= ~((uint64_t)1 << t->ids[k] % 64);
     }

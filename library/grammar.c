@@ -155,8 +155,8 @@ bool constraint_open(Constraint *c, const limpid_grammar *g, const limpid_model 
     c->grammar = g;
     c->words = mask_words((size_t)m->config->vocab_size);
     c->mask = calloc(c->words, sizeof *c->mask);
-    c->narrow = calloc(c->words, sizeof *c->narrow);
-    if (!c->mask || !c->narrow)
+    c->other = calloc(c->words, sizeof *c->other);
+    if (!c->mask || !c->other)
         return error_set(error, ERROR_MEMORY, "no memory for a grammar's mask");
     c->matcher = matcher_open(g->grammar, &g->trie, stop, error);
     return c->matcher;
@@ -166,7 +166,7 @@ void constraint_close(Constraint *c) {
     matcher_close(c->matcher);
     id_list_free(&c->text);
     free(c->mask);
-    free(c->narrow);
+    free(c->other);
 }
 
 void constraint_begin(Constraint *c, bool begins) {
@@ -219,11 +219,12 @@ static void allow_ends(Constraint *c) {
             c->mask[m->stops[i] / 64] |= (uint64_t)1 << m->stops[i] % 64;
 }
 
+// Where the first token has bytes of its own, the count would be that of another text.
 static bool find_least(Constraint *c, Error *error) {
     Error cause = {0};
-    if (matcher_needs(c->matcher, NULL, 0, &c->least, &cause)) return true;
     c->least = MATCHER_ENDLESS;
-    return cause.code == ERROR_FILE || error_copy(error, &cause);
+    return c->begins || matcher_needs(c->matcher, NULL, 0, UINT32_MAX, &c->least, &cause) ||
+           cause.code == ERROR_FILE || error_copy(error, &cause);
 }
 
 static bool find_mask(Constraint *c, Error *error) {
@@ -238,6 +239,7 @@ static bool find_mask(Constraint *c, Error *error) {
 bool constraint_find(Constraint *c, bool *ended, Error *error) {
     c->problem = (Error){0};
     if (!c->has_mask) {
+        c->is_narrow = c->gives_up = false;
         if (!catch_up(c, error) || !find_mask(c, error)) return false;
         bool any = any_token(c->mask, c->words), complete = matcher_complete(c->matcher);
         if (!any && !complete)
@@ -257,43 +259,59 @@ bool constraint_allows(const Constraint *c, int32_t id) {
 }
 
 void constraint_within(Constraint *c, size_t tokens) {
-    c->most = tokens ? c->text.count + tokens : 0;
+    size_t count = c->text.count;
+    c->most = !tokens ? 0 : tokens < SIZE_MAX - count ? count + tokens : SIZE_MAX;
     c->has_mask = false; // it may be that of another bound
 }
 
-// The tokens behind which `left` complete the text, into c->narrow; *any: there are some.
+static void exchange_masks(Constraint *c) {
+    for (size_t i = 0; i < c->words; i++) {
+        uint64_t other = c->other[i];
+        c->other[i] = c->mask[i];
+        c->mask[i] = other;
+    }
+}
+
+// Only tokens behind which `left` complete the text, in the mask; *any: there are some, else it is
+// as it was.
 static bool narrow_mask(Constraint *c, uint32_t left, bool *any) {
     const limpid_grammar *g = c->grammar;
     const Trie *trie = c->begins && !c->text.count ? &g->first_trie : &g->trie;
-    memcpy(c->narrow, c->mask, c->words * sizeof *c->mask);
-    bool good = matcher_narrow(c->matcher, trie, left, c->narrow, &c->problem);
-    *any = good && any_token(c->narrow, c->words);
+    memcpy(c->other, c->mask, c->words * sizeof *c->mask);
+    bool good = matcher_narrow(c->matcher, trie, left, c->other, &c->problem);
+    *any = good && any_token(c->other, c->words);
+    c->is_narrow = *any;
+    if (*any) exchange_masks(c);
     return good;
 }
 
-// A failure for which the bound is given up, not the text: the grammar is too ambiguous.
-static void forgive_limit(Constraint *c) {
-    if (c->problem.code == ERROR_FILE) c->problem = (Error){0};
+// A narrow mask whose tokens the sampler's other options ban.
+static bool give_up(Constraint *c) {
+    exchange_masks(c);
+    c->is_narrow = false;
+    c->gives_up = true;
+    return true;
 }
 
-// A text that cannot be completed in time from where it is, whatever comes, is left as it is.
+// A text that cannot be completed in time from where it is, whatever comes, is left as it is; so is
+// one of a grammar too ambiguous to tell.
 bool constraint_refuses(void *context, int32_t id) {
     Constraint *c = context;
     size_t length = 0, behind = c->text.count + 1; // tokens of the text with this one
     uint32_t now, then;
-    bool any;
-    if (!c->most || is_end(c->grammar, id) || !constraint_allows(c, id)) return false;
+    bool any = false;
+    if (!c->most || c->gives_up) return false;
+    if (!constraint_allows(c, id)) return c->is_narrow && give_up(c);
+    if (is_end(c->grammar, id)) return false;
     size_t more = behind < c->most ? c->most - behind : 0;
-    uint32_t left = more < MATCHER_ENDLESS ? (uint32_t)more : MATCHER_ENDLESS;
+    uint32_t left = more < MATCHER_ENDLESS ? (uint32_t)more : MATCHER_ENDLESS - 1;
     const char *piece = piece_of(c, id, c->text.count, &length);
-    if (!matcher_needs(c->matcher, piece, length, &then, &c->problem) || then <= left ||
-        !matcher_needs(c->matcher, NULL, 0, &now, &c->problem) || now > left + 1 ||
-        !narrow_mask(c, left, &any) || !any) {
-        forgive_limit(c);
-        return false;
-    }
-    memcpy(c->mask, c->narrow, c->words * sizeof *c->mask);
-    return true;
+    bool good = matcher_needs(c->matcher, piece, length, left, &then, &c->problem);
+    if (good && then > left)
+        good = matcher_needs(c->matcher, NULL, 0, left + 1, &now, &c->problem) &&
+               (now > left + 1 || narrow_mask(c, left, &any));
+    if (c->problem.code == ERROR_FILE) c->problem = (Error){0};
+    return good && any;
 }
 
 bool constraint_accept(Constraint *c, int32_t id, Error *error) {

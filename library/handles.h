@@ -42,8 +42,8 @@ struct limpid_context {
 typedef struct Constraint {
     const limpid_grammar *grammar; // borrowed; NULL: any text is allowed
     Matcher *matcher;
-    uint64_t *mask;   // (words) a bit for each token, where has_mask
-    uint64_t *narrow; // (words) scratch
+    uint64_t *mask;  // (words) a bit for each token, where has_mask
+    uint64_t *other; // (words) where is_narrow: the mask before
     size_t words, bytes;
     IdList text;    // tokens so far
     size_t most;    // of them, within which the text is to be complete; 0: no bound
@@ -52,6 +52,9 @@ typedef struct Constraint {
     bool begins;    // the first one's bytes are its own
     bool is_behind; // the matcher has not read `text`
     bool has_mask, must_end;
+    bool
+        is_narrow; // of the mask's tokens only those behind which the text can be completed in time
+    bool gives_up; // the bound does not count for this token
 } Constraint;
 
 struct limpid_sampler {

@@ -82,10 +82,10 @@ void sampler_give(Sampler *sampler, const float *numbers, size_t count);
 // -infinity; read at each sampler_next, and borrowed until the next call. NULL: all tokens.
 void sampler_allow(Sampler *sampler, const uint64_t *allowed);
 
-// Asked for each token that was sampled: true refuses it, and another is sampled from the same
-// logits with the next number. It has taken tokens from sampler_allow's mask before, this one among
-// them. So the distribution is the one over the tokens that are left, and who needs it seldom pays
-// for it seldom. NULL: none.
+// Asked about each token that was sampled. Before it returns true it changes sampler_allow's mask;
+// the token is then refused, and another is sampled from the same logits with the next number.
+// Where it takes tokens away, this one among them, the distribution is the one over those that are
+// left. NULL: none.
 typedef bool SamplerRefuses(void *context, int32_t token);
 void sampler_refuse(Sampler *sampler, SamplerRefuses *refuses, void *context);
 

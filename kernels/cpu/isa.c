@@ -59,9 +59,9 @@ static bool has_f16c(void) {
 }
 #endif
 
-// Measured (lanes/cells.h): it does on an Intel Sapphire Rapids, and hinders an AMD Zen 4 (of
-// family 19h), whose own prefetchers are enough and whose loads the prefetches delay. All others
-// are taken for the former.
+// Measured (lanes/cells.h): it does on an Intel Sapphire Rapids. On an AMD Zen 4 (of family 19h)
+// with AVX-512 it hinders: the processor's own prefetchers are enough, and prefetches delay loads.
+// All others are taken for the former.
 bool isa_prefetch_helps(void) {
 #if defined(__x86_64__)
     return !__builtin_cpu_is("amdfam19h");

@@ -34,7 +34,7 @@ typedef struct PanelWork {
     size_t n_blocks;
     bool as_floats;     // quantised weights are multiplied with float32
     int n;              // rows of the call
-    bool prefetch_rows; // so do one or two rows, else only more (lanes/cells.h)
+    bool prefetch_rows; // with one or two rows too; with more always (lanes/cells.h)
     void *scratch;      // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 

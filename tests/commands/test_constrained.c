@@ -166,12 +166,67 @@ Test(constrained, few_tokens_do_whatever_the_sampler) {
             check_within(path, tokens, 1, SAMPLERS[i]);
 }
 
+Test(constrained, every_answer_of_a_chat_keeps_to_its_bound) {
+    const char *path = grammar_file("json.gbnf", JSON);
+    TestRun r =
+        program_shell(test_text("printf 'Is it?\\nReally?\\nNow?\\n' | $RUN chat $MODEL "
+                                "--template llama2 --grammar %s -s 1 -t 1.5 --max-tokens 11 -q",
+                                path));
+    check_status(&r, 0);
+    const char *line = r.out;
+    for (int i = 0; i < 3; i++, line += strcspn(line, "\n") + 1) {
+        json_t *value = json_loadb(line, strcspn(line, "\n"), 0, NULL);
+        CHECK(json_is_object(value), "answer %d: %s%s", i, r.out, r.err);
+        json_decref(value);
+    }
+    test_run_free(&r);
+}
+
+// The answers of a file of prompts are those of generate.
+Test(constrained, lines_of_a_file_keep_to_theirs) {
+    const char *path = grammar_file("json.gbnf", JSON), *lines = test_temporary("lines.jsonl");
+    const char *answers = test_temporary("answers.jsonl");
+    char text[1000];
+    size_t at = 0;
+    for (int i = 0; i < 6; i++)
+        at += (size_t)snprintf(
+            text + at, sizeof text - at,
+            "{\"id\":\"%d\",\"prompt\":\"Once\",\"seed\":%d,\"max_tokens\":%d}\n", i, i, 8 + i);
+    test_write_file(lines, text, at);
+    TestRun all = program("%s|--prompts|%s|--out|%s|--grammar|%s|-t|1.5|-p|1|-q|-c|64",
+                          small_model(), lines, answers, path);
+    check_status(&all, 0);
+    size_t size;
+    char *found = test_read_file(answers, &size);
+    int n = 0;
+    for (const char *line = found; *line; line += strcspn(line, "\n") + 1) {
+        json_t *answer = json_loadb(line, strcspn(line, "\n"), 0, NULL);
+        const char *id = json_string_value(json_object_get(answer, "id"));
+        if (id) { // else the first line or the last
+            TestRun one = program("%s|-i|Once|--grammar|%s|-s|%s|-t|1.5|-p|1|--max-tokens|%d|-q|"
+                                  "--json|-c|64",
+                                  small_model(), path, id, 8 + atoi(id));
+            json_t *alone = json_loadb(one.out, one.out_size, 0, NULL);
+            CHECK(json_object_get(alone, "ids") &&
+                      json_equal(json_object_get(answer, "ids"), json_object_get(alone, "ids")),
+                  "%s%s", found, one.out);
+            json_decref(alone);
+            test_run_free(&one);
+            n++;
+        }
+        json_decref(answer);
+    }
+    CHECK_INT(n, 6);
+    free(found);
+    test_run_free(&all);
+}
+
 Test(constrained, a_text_cut_short_is_told) {
     const char *path = grammar_file("long.gbnf", "root ::= \"a\"{100}");
     TestRun r = program("%s|-i|Once|--grammar|%s|-q|--max-tokens|5", small_model(), path);
     check_status(&r, 0);
     CHECK(strstr(r.err, "the text ended (length) before the grammar allows an end: it is "
-                        "incomplete; the shortest text takes "),
+                        "incomplete; the text of the fewest bytes takes "),
           "%s", r.err);
     test_run_free(&r);
 }

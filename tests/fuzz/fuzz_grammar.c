@@ -126,7 +126,7 @@ static bool check_bound(Matcher *m, const uint64_t *mask) {
     uint32_t needs;
     uint64_t some[MASK_WORDS], any = 0;
     memcpy(some, mask, sizeof some);
-    bool good = matcher_needs(m, NULL, 0, &needs, &error);
+    bool good = matcher_needs(m, NULL, 0, UINT32_MAX, &needs, &error);
     if (good && (needs == 0) != matcher_complete(m)) abort();
     bool bounded = good && needs > 0 && needs < MATCHER_ENDLESS;
     if (bounded) good = matcher_narrow(m, &trie, needs - 1, some, &error);

@@ -35,7 +35,8 @@ static void bench_close(Bench *b) {
 static uint32_t needs(Bench *b, const char *bytes, size_t length) {
     Error error = {0};
     uint32_t tokens = 0;
-    CHECK(matcher_needs(b->matcher, bytes, length, &tokens, &error), "%s", error.message);
+    CHECK(matcher_needs(b->matcher, bytes, length, UINT32_MAX, &tokens, &error), "%s",
+          error.message);
     return tokens;
 }
 
@@ -84,6 +85,20 @@ Test(shortest, counts_the_tokens_of_the_shortest_completion) {
           {"<123", 1},                      // >
           {"<123-", 4},                     // < 000 > >
           {"<123>", 0}, {"<123>,", 3});     // < 000 >
+}
+
+// More than are asked about count as endless, before and after they are known.
+Test(shortest, asks_no_further_than_it_is_told) {
+    Bench b;
+    Error error = {0};
+    uint32_t tokens;
+    bench_open(&b, "root ::= \"<\" [a-c]{7} \">\"", "< > a aaa b c");
+    for (uint32_t most = 0; most < 8; most++) { // < aaa aaa a >
+        CHECK(matcher_needs(b.matcher, NULL, 0, most, &tokens, &error), "%s", error.message);
+        CHECK_INT(tokens, most < 5 ? MATCHER_ENDLESS : 5);
+    }
+    CHECK(matcher_needs(b.matcher, NULL, 0, 4, &tokens, &error) && tokens == MATCHER_ENDLESS);
+    bench_close(&b);
 }
 
 // Of two as short the first in byte order, whatever the order of the rules.
@@ -138,9 +153,9 @@ Test(shortest, gives_up_where_all_ends_differ) {
     uint64_t mask[(TOKENS + 64) / 64];
     memset(mask, 0xff, sizeof mask);
     uint32_t needed;
-    CHECK(matcher_needs(matcher, "az", 2, &needed, &error), "%s", error.message);
+    CHECK(matcher_needs(matcher, "az", 2, UINT32_MAX, &needed, &error), "%s", error.message);
     CHECK_INT(needed, 16300 - 25);
-    CHECK(!matcher_narrow(matcher, &trie, 3, mask, &error));
+    CHECK(!matcher_narrow(matcher, &trie, 16000, mask, &error));
     CHECK(error.code == ERROR_FILE && strstr(error.message, "too ambiguous"), "%s", error.message);
     matcher_close(matcher);
     trie_close(&trie);

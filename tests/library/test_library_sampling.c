@@ -250,6 +250,72 @@ Test(library_sampling, a_wider_bound_allows_more) {
     test_opened_close(&o);
 }
 
+static int32_t token_of(const Opened *o, char c) {
+    char text[8];
+    int32_t id = 0;
+    while (limpid_detokenize(o->model, &id, 1, 0, text, sizeof text, NULL) != 1 || text[0] != c)
+        CHECK(++id < o->info.vocab_size, "no token \"%c\"", c);
+    return id;
+}
+
+typedef struct Bounded {
+    Opened opened;
+    limpid_grammar *grammar;
+    limpid_sampler *sampler;
+    float *logits;
+} Bounded;
+
+static Bounded bounded_open(const char *grammar, limpid_sampling sampling) {
+    Bounded b = {.opened = test_opened(&(limpid_options){.context = 64})};
+    b.grammar = grammar_open(b.opened.model, LIMPID_GBNF, grammar);
+    b.logits = calloc((size_t)b.opened.info.vocab_size, sizeof *b.logits);
+    sampling.grammar = b.grammar;
+    b.sampler = limpid_sampler_open(b.opened.context, &sampling, NULL);
+    return b;
+}
+
+static void bounded_close(Bounded *b) {
+    free(b->logits);
+    limpid_sampler_close(b->sampler);
+    limpid_grammar_close(b->grammar);
+    test_opened_close(&b->opened);
+}
+
+// The tokens that the bound leaves are banned, one after the other; when none is left the text goes
+// on without its bound.
+Test(library_sampling, a_bound_is_no_reason_for_an_error) {
+    limpid_error error = {0};
+    Bounded b = bounded_open("root ::= \"a\" | \"q\" \"x\"{9}", (limpid_sampling){0});
+    limpid_bias bans[8];
+    limpid_sampling sampling = {.grammar = b.grammar, .biases = bans};
+    int32_t q = token_of(&b.opened, 'q'), id = -1;
+    b.logits[q] = 9;
+    for (; id != q; sampling.n_biases++) {
+        limpid_sampler *s = limpid_sampler_open(b.opened.context, &sampling, &error);
+        CHECK(limpid_sampler_within(s, 1));
+        id = limpid_sample(s, b.logits, &error);
+        CHECK(id >= 0 && sampling.n_biases < 8, "%d bans: %s", (int)sampling.n_biases,
+              error.message);
+        bans[sampling.n_biases] = (limpid_bias){id, -INFINITY};
+        CHECK_INT(limpid_sample(s, b.logits, &error), id);
+        limpid_sampler_close(s);
+    }
+    CHECK(sampling.n_biases > 1, "no token was banned");
+    bounded_close(&b);
+}
+
+Test(library_sampling, the_largest_bound_is_none) {
+    limpid_error error = {0};
+    Bounded b = bounded_open("root ::= \"a\" \"b\" (\"!\" | \"q\" \"x\"{9})", (limpid_sampling){0});
+    int32_t q = token_of(&b.opened, 'q');
+    CHECK(limpid_sampler_accept(b.sampler, token_of(&b.opened, 'a'), &error));
+    CHECK(limpid_sampler_accept(b.sampler, token_of(&b.opened, 'b'), &error));
+    b.logits[q] = 9;
+    CHECK(limpid_sampler_within(b.sampler, SIZE_MAX));
+    CHECK_INT(limpid_sample(b.sampler, b.logits, &error), q);
+    bounded_close(&b);
+}
+
 // What is left when a bound forbids the third of three tokens keeps its proportions, since a
 // refused token is sampled anew with another number: of 2,000 draws half, within four standard
 // deviations.

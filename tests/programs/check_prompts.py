@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many prompts answered together, alone, by four processes, killed and resumed, and with speculation: one digest.
 
-    tests/programs/check_prompts.py [MODEL ...] [--prompts 1000] [--precision a16] [--window N] [--directory DIR]
+    tests/programs/check_prompts.py [MODEL ...] [--prompts 1000] [--precision a16] [--window N] [--draft SMALL] [--directory DIR]
 
 Prompts of all lengths (from one character to most of the context), greedy and sampled, are cut from the texts of
 this repository. The answers of `generate --prompts` are compared with those of other ways of running the same lines:
@@ -9,8 +9,8 @@ this repository. The answers of `generate --prompts` are compared with those of 
     parallel 1, 3, 8        the same bytes
     4 shards                started by mpirun where it is installed; merged: the same bytes
     kill -9                 at random moments until the end is reached, always with --resume: the same bytes
-    alone                   one process a prompt, without and with --speculate lookup (in every pass, by
-                            --draft-tokens): the same ids, text and logits_hash
+    alone                   one process a prompt, without and with --speculate lookup and --draft SMALL (in
+                            every pass, by --draft-tokens): the same ids, text and logits_hash
 
 Prints a table; exit code 1 where anything differs. Without MODEL: the built-in model.
 """
@@ -142,10 +142,13 @@ def command_of(line):
 
 def alone(check, model, arguments, lines, rng):
     answers = {a["id"]: a for a in map(json.loads, content(check.path("answers1.jsonl")).splitlines()) if "id" in a}
-    for way in ("alone", "alone, with speculation"):
+    ways = {"alone": [], "alone, --speculate lookup": ["--speculate", "lookup"]}
+    if arguments.draft:
+        ways["alone, --draft"] = ["--draft", arguments.draft]
+    for way, guesses in ways.items():
         same, drafted, accepted = True, 0, 0
         for line in lines:
-            more = ["--speculate", "lookup", "--draft-tokens", str(rng.randrange(1, 16))] if "spec" in way else []
+            more = [*guesses, "--draft-tokens", str(rng.randrange(1, 16))] if guesses else []
             result = call([model, "--json", *common(arguments), *command_of(line), "-c", str(arguments.context), *more], may_fail=True)
             answer = answers[line["id"]]
             if "error" in answer:
@@ -169,6 +172,7 @@ def main():
     parser.add_argument("--window", type=int)
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--draft")
     parser.add_argument("--directory", help="where the files are left (a temporary one)")
     arguments = parser.parse_args()
     failures = 0
