@@ -304,6 +304,31 @@ Test(library_sampling, a_bound_is_no_reason_for_an_error) {
     bounded_close(&b);
 }
 
+// Ctrl-C while a mask is narrowed fails that call alone.
+Test(library_sampling, a_bound_survives_an_interruption) {
+    int stop = 0;
+    limpid_error error = {0};
+    Opened o = test_opened(&(limpid_options){.context = 64, .stop = &stop});
+    limpid_grammar *grammar = grammar_open(o.model, LIMPID_GBNF, "root ::= \"a\" | \"q\" [x-z]{9}");
+    float *logits = calloc((size_t)o.info.vocab_size, sizeof *logits);
+    limpid_sampler *s =
+        limpid_sampler_open(o.context, &(limpid_sampling){.grammar = grammar}, &error);
+    logits[token_of(&o, 'q')] = 9;
+    CHECK(limpid_sampler_within(s, 60));
+    CHECK(limpid_sample(s, logits, &error) >= 0, "%s", error.message); // the mask is there
+    for (int round = 0; round < 3; round++) {
+        int32_t id;
+        stop = round % 2 == 0;
+        CHECK(limpid_sampler_begin(s, NULL, 0, 0, &error) && limpid_sampler_within(s, 1));
+        id = limpid_sample(s, logits, &error);
+        CHECK(stop ? id == -1 && error.code == 130 : id >= 0, "%d: %s", id, error.message);
+    }
+    free(logits);
+    limpid_sampler_close(s);
+    limpid_grammar_close(grammar);
+    test_opened_close(&o);
+}
+
 Test(library_sampling, the_largest_bound_is_none) {
     limpid_error error = {0};
     Bounded b = bounded_open("root ::= \"a\" \"b\" (\"!\" | \"q\" \"x\"{9})", (limpid_sampling){0});
