@@ -161,9 +161,9 @@ void limpid_sampler_close(limpid_sampler *sampler);
 // sampler needs this for penalties only.
 bool limpid_sampler_begin(limpid_sampler *sampler, const int32_t *prompt, size_t n, int flags,
                           limpid_error *error);
-// A text with a grammar is to be complete within so many more tokens (0: no bound): limpid_sample
-// refuses those behind which the shortest end would not fit, if it fits behind others, and draws
-// with another number. False: there is no sampler.
+// A text with a grammar should be complete after at most so many more tokens (0: no bound). In
+// place of a token that leaves too few for the shortest completion limpid_sample draws another,
+// with the next random number, where there is one that leaves enough. False: there is no sampler.
 bool limpid_sampler_within(limpid_sampler *sampler, size_t tokens);
 int32_t limpid_sample(limpid_sampler *sampler, const float *logits, limpid_error *error);
 // The next token of the text. False, and nothing has changed: among others, the grammar forbids it.

@@ -47,14 +47,13 @@ typedef struct Constraint {
     size_t words, bytes;
     IdList text;    // tokens so far
     size_t most;    // of them, within which the text is to be complete; 0: no bound
-    uint32_t least; // of the shortest text, once its first token was asked for; MATCHER_ENDLESS
+    uint32_t least; // of them the shortest text takes; MATCHER_ENDLESS: more, or not known
     Error problem;  // of constraint_refuses
     bool begins;    // the first one's bytes are its own
     bool is_behind; // the matcher has not read `text`
     bool has_mask, must_end;
-    bool
-        is_narrow; // of the mask's tokens only those behind which the text can be completed in time
-    bool gives_up; // the bound does not count for this token
+    bool is_narrow; // the mask has only tokens that leave enough to complete the text
+    bool gives_up;  // the bound does not count for this token
 } Constraint;
 
 struct limpid_sampler {

@@ -226,7 +226,7 @@ Test(constrained, a_text_cut_short_is_told) {
     TestRun r = program("%s|-i|Once|--grammar|%s|-q|--max-tokens|5", small_model(), path);
     check_status(&r, 0);
     CHECK(strstr(r.err, "the text ended (length) before the grammar allows an end: it is "
-                        "incomplete; the text of the fewest bytes takes "),
+                        "incomplete; the shortest text of the grammar takes 100 tokens"),
           "%s", r.err);
     test_run_free(&r);
 }
