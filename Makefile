@@ -9,7 +9,7 @@
 # make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
 # make MPI=1              layers over several processes, with Open MPI (docs/scale.md)
 # Switches: BUILTIN=0 without the built-in model, PNG=0 without libpng and zlib, EDIT=0 without
-#           libedit, CC=clang, CFLAGS=..., V=1 shows commands
+#           libedit, CC=clang, CFLAGS=..., TEST_CFLAGS=... behind it for tests, V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
 JSON ?= 1
@@ -95,7 +95,7 @@ MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ifeq ($(MACHINE),x86_64)
 ISAS += avx2 avx512
 FLAGS_avx2 := -mavx2 -mfma -mf16c
-FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8
 endif
 ifeq ($(MACHINE),aarch64)
 ISAS += neon dotprod i8mm
@@ -132,6 +132,14 @@ endif
 
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) $(CU_SOURCES:%.cu=$(BUILD)/%.o) \
            $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o)) $(EMBEDDED)
+# What the switches above change: objects of a room apart from these are the same with any of them. ALIKE=build/cpu-release
+# takes them from a build that is there, for tests that build many.
+SWITCHED := tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o \
+            commands/chat/save.o library/grammar.o
+ifneq ($(ALIKE),)
+OWN := $(EMBEDDED) $(addprefix $(BUILD)/,$(SWITCHED) base/transport/mpi.o $(TWINS:.c=.o))
+OBJECTS := $(filter $(OWN),$(OBJECTS)) $(patsubst $(BUILD)/%,$(ALIKE)/%,$(filter-out $(OWN),$(OBJECTS)))
+endif
 TEST_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(call room,tests/support,c))
 # tests/ mirrors the rooms. A test that only one backend can have says so by its name or its room.
 TEST_SOURCES := $(wildcard tests/*/test_*.c training/tests/test_*.c)
@@ -213,7 +221,7 @@ LEAN := $(if $(findstring undefined,$(CFLAGS)),-fno-sanitize=null$(comma)pointer
 $(BUILD)/weights/rounding/fit.o: private override CFLAGS += $(if $(LEAN),-O2 $(LEAN))
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o commands/chat/save.o library/grammar.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,$(SWITCHED)): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif
@@ -238,7 +246,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(TEST_CFLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -255,7 +263,7 @@ define compile_tests
 $(BUILD)/$(1)/%.o: $(1)/%.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(HARDENED) $$(TEST_FLAGS) $$(CFLAGS) -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(HARDENED) $$(TEST_FLAGS) $$(CFLAGS) $$(TEST_CFLAGS) -c -o $$@ $$<
 endef
 $(foreach r,tests training,$(eval $(call compile_tests,$(r))))
 

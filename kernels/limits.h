@@ -13,11 +13,12 @@ double device_read_rate(Device *device, size_t bytes);
 
 // The instructions that a multiply-add of a kernel is made of.
 typedef enum PeakKind {
-    PEAK_FLOAT32, // float32 multiply-adds
-    PEAK_FLOAT64, // double multiply-adds
-    PEAK_INT16,   // products of integers of up to 16 bits, summed in 32
-    PEAK_INT8,    // products of signed and unsigned bytes
-    PEAK_BF16,    // products of 16-bit floats with float32 sums: tensor cores
+    PEAK_FLOAT32,    // float32 multiply-adds
+    PEAK_FLOAT64,    // double multiply-adds
+    PEAK_INT16,      // products of integers of up to 16 bits, summed in 32
+    PEAK_INT8,       // products of signed and unsigned bytes
+    PEAK_INT8_TILES, // the same by a matrix unit
+    PEAK_BF16,       // products of 16-bit floats with float32 sums: tensor cores
     PEAK_COUNT
 } PeakKind;
 

@@ -155,7 +155,7 @@ class Peer:
 def about():
     """Version and instruction sets of the library."""
     system = lib.llama_print_system_info().decode()
-    sets = [name for name in ("AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "NEON") if f"{name} = 1" in system]
+    sets = [name for name in ("AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX_INT8", "NEON") if f"{name} = 1" in system]
     return {"version": llama_cpp.__version__, "sets": sets}
 
 

@@ -3,7 +3,7 @@ import datetime
 import os
 import subprocess
 
-SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "asimd")
+SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd")
 # What a hypervisor hides of a CPU's name: microarchitectures by vendor, family and models.
 GENERATIONS = [
     ("AuthenticAMD", 23, range(0x30, 0xa0), "Zen 2"), ("AuthenticAMD", 25, range(0x00, 0x10), "Zen 3"),

@@ -8,8 +8,8 @@
 
 const char *peak_name(PeakKind kind) {
     static const char *const NAMES[PEAK_COUNT] = {
-        [PEAK_FLOAT32] = "float32", [PEAK_FLOAT64] = "float64", [PEAK_INT16] = "int16",
-        [PEAK_INT8] = "int8",       [PEAK_BF16] = "bf16",
+        [PEAK_FLOAT32] = "float32", [PEAK_FLOAT64] = "float64",       [PEAK_INT16] = "int16",
+        [PEAK_INT8] = "int8",       [PEAK_INT8_TILES] = "int8 tiles", [PEAK_BF16] = "bf16",
     };
     return NAMES[kind];
 }

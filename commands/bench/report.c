@@ -202,6 +202,7 @@ static void write_limits(JsonWriter *w, const BenchReport *r) {
         writer_number(w, "fp64_gflop_per_second", f->peaks[PEAK_FLOAT64] / 1e9);
         writer_number(w, "int16_gop_per_second", f->peaks[PEAK_INT16] / 1e9);
         writer_number(w, "int8_gop_per_second", f->peaks[PEAK_INT8] / 1e9);
+        writer_number(w, "int8_tiles_gop_per_second", f->peaks[PEAK_INT8_TILES] / 1e9);
         writer_number(w, "bf16_gflop_per_second", f->peaks[PEAK_BF16] / 1e9);
         writer_end(w, '}');
     }

@@ -98,7 +98,7 @@ static const char PAGE_BEGIN[] =
     "not, or where\n"
     "the file (by its sha256, which is then printed) has no row here. `make BACKEND=cpu`, the "
     "default, promises\n"
-    "these bits: with any number of threads, on every instruction set (portable C, AVX2, AVX-512; "
+    "these bits: with any number of threads, on every instruction set (portable C, AVX2, AVX-512, AMX; "
     "on AArch64 NEON,\n"
     "dotprod, i8mm), from gcc and clang. `make BACKEND=reference` and `cuda` add in another order: "
     "there the\n"

@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -29,7 +31,12 @@ static const CpuKernels avx2 = {"avx2", "fma, f16c", &project_kernels_avx2, &row
                                 &limit_kernels_avx2};
 static const CpuKernels avx512 = {"avx512", "vnni, bf16", &project_kernels_avx512,
                                   &row_kernels_avx512, &limit_kernels_avx512};
-static const CpuKernels *const LIST[] = {&avx512, &avx2, &portable};
+// The matrix unit multiplies many rows; all else is avx512's.
+extern const ProjectKernels project_kernels_amx;
+extern const LimitKernels limit_kernels_amx;
+static const CpuKernels amx = {"amx", "avx512, vnni, bf16", &project_kernels_amx,
+                               &row_kernels_avx512, &limit_kernels_amx};
+static const CpuKernels *const LIST[] = {&amx, &avx512, &avx2, &portable};
 #elif defined(__aarch64__)
 ISA_TABLES(neon);
 ISA_TABLES(dotprod);
@@ -52,6 +59,16 @@ const CpuKernels *const *isa_list(size_t *count) {
 }
 
 #if defined(__x86_64__)
+// The system saves eight kilobytes more for each thread of a program that has asked for tiles (the
+// Linux kernel's Documentation/arch/x86/xstate.rst), and refuses where it does not know them.
+static bool has_amx(void) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    const unsigned tile = 1u << 24, int8 = 1u << 25; // CPUID leaf 7, EDX
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & tile) || !(d & int8)) return false;
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
 // clang 14 does not know this feature's name. CPUID leaf 1, ECX bit 29.
 static bool has_f16c(void) {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -76,11 +93,12 @@ bool isa_supported(const CpuKernels *kernels) {
 #if defined(__x86_64__)
     bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     if (kernels == &avx2) return has_avx2;
-    if (kernels == &avx512)
-        return has_avx2 && __builtin_cpu_supports("avx512f") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") &&
-               __builtin_cpu_supports("avx512bf16");
+    bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") &&
+                      __builtin_cpu_supports("avx512bf16");
+    if (kernels == &avx512) return has_avx512;
+    if (kernels == &amx) return has_avx512 && has_amx();
 #elif defined(__aarch64__)
     // The kernel's bits; glibc's headers are older than some of them on some systems.
     const unsigned long asimddp = 1ul << 20, i8mm_bit = 1ul << 13;

@@ -108,6 +108,7 @@ Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n)
     const ProjectKernels *kernels = device->kernels->project;
     int block_rows = n < kernels->block_rows ? n : kernels->block_rows; // of most blocks
     switch (kernels->form(weight->dtype, n, block_rows, is_a8)) {
+    case INPUT_TILES: return (Arithmetic){PEAK_INT8_TILES, is_a8 ? 1 : 2};
     case INPUT_QUADS: return (Arithmetic){PEAK_INT8, 1};
     // PEAK_INT8 counts one digit; with two each weight costs two multiplications.
     case INPUT_DIGITS: return (Arithmetic){PEAK_INT8, 2};

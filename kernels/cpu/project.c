@@ -28,13 +28,14 @@ struct ProjectScratch {
     int32_t *sums;
     int32_t *digits; // of a few rows
     int32_t *quads;  // a8
+    int32_t *tiles;  // where there is a matrix unit
     Outlier *outliers;
     float *x;
     uint8_t *panels; // per thread
     size_t panel_bytes;
 };
 
-enum { SCRATCH_PARTS = 9 };
+enum { SCRATCH_PARTS = 10 };
 static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], const Device *device,
                           struct ProjectScratch *s, int max_rows) {
     size_t cols = device->max_cols, cells = cols / CELL_COLS, rows = (size_t)max_rows;
@@ -44,7 +45,10 @@ static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], const Device *device,
     size_t direct_rows = (size_t)device->kernels->project->direct_rows;
     size_t few_rows = integer_rows < direct_rows ? integer_rows : direct_rows;
     size_t quad_rows = bytes ? integer_rows : 0, digit_rows = bytes ? 0 : few_rows;
+    size_t tile_rows = device->kernels->project->tile_rows ? integer_rows : 0;
     s->panel_bytes = (PANEL_SCRATCH_BYTES(cols) + 63) / 64 * 64;
+    if (tile_rows && s->panel_bytes < TILE_SCRATCH_BYTES(cols))
+        s->panel_bytes = TILE_SCRATCH_BYTES(cols);
     const MemoryPart table[SCRATCH_PARTS] = {
         {&s->panels, (size_t)device->info.threads * s->panel_bytes},
         {&s->blocks, (rows + 1) * sizeof *s->blocks},
@@ -54,6 +58,7 @@ static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], const Device *device,
         {&s->outliers, integer_rows * OUTLIERS * sizeof *s->outliers},
         {&s->quads, quad_rows * cells * 8 * sizeof *s->quads},
         {&s->digits, digit_rows * cells * 16 * sizeof *s->digits},
+        {&s->tiles, tile_rows * cells * 8 * (bytes ? 1 : 2) * sizeof *s->tiles},
         {&s->x, float_rows * cols * sizeof *s->x},
     };
     memcpy(parts, table, sizeof table);
@@ -86,7 +91,7 @@ float *project_scratch_row(const Device *device, int thread) {
 // leaves none or at least three rows, since a block of one or two costs nearly as much as a larger
 // one.
 static int block_size(int left, int most) {
-    static const int SIZES[] = {8, 6, 4, 3, 2, 1};
+    static const int SIZES[] = {TILE_ROWS, 8, 6, 4, 3, 2, 1};
     int i = 0;
     while (SIZES[i] > most || SIZES[i] > left || left - SIZES[i] == 1 || left - SIZES[i] == 2)
         i++;
@@ -100,7 +105,8 @@ typedef struct WorkList {
     size_t ends[MOST_PROJECTIONS]; // of each matrix in the list of items
     const float *x;
     size_t n_blocks, segment_blocks;
-    int n; // rows of the call
+    int n;          // rows of the call
+    int block_rows; // of its largest block
 } WorkList;
 
 // The forms that the quantised matrices of the call take of a block: 1 << INPUT_WORDS and so on.
@@ -116,12 +122,24 @@ static unsigned forms_of(const WorkList *list, int block_rows) {
     return forms;
 }
 
+// The rows of the largest block: what float matrices in the call leave to the others.
+static int largest_block(const WorkList *list) {
+    const ProjectKernels *kernels = list->device->kernels->project;
+    bool tiles = kernels->tile_rows && list->device->precision != PRECISION_F32;
+    for (int i = 0; i < list->count && tiles; i++)
+        tiles = !dtype_is_float(list->projections[i].weight->dtype);
+    if (tiles && forms_of(list, kernels->tile_rows) != 1u << INPUT_TILES) tiles = false;
+    int most = tiles ? kernels->tile_rows : kernels->block_rows;
+    return list->n < most ? list->n : most;
+}
+
 // Cuts the rows of the call into blocks. Returns their number.
 static size_t cut_blocks(const WorkList *list, size_t cols) {
     const struct ProjectScratch *s = list->device->project;
+    size_t digits = list->device->precision == PRECISION_A8 ? 1 : 2;
     size_t count = 0;
     for (int first = 0, size; first < list->n; first += size) {
-        size = block_size(list->n - first, list->device->kernels->project->block_rows);
+        size = block_size(list->n - first, list->block_rows);
         size_t row = (size_t)first, cells = cols / CELL_COLS;
         InputBlock *block = &s->blocks[count++];
         *block = (InputBlock){.first = first, .n = size};
@@ -130,6 +148,7 @@ static size_t cut_blocks(const WorkList *list, size_t cols) {
             if (forms & 1u << INPUT_WORDS) block->pairs = s->pairs + row * cells * 16;
             if (forms & 1u << INPUT_DIGITS) block->digits = s->digits + row * cells * 16;
             if (forms & 1u << INPUT_QUADS) block->quads = s->quads + row * cells * 8;
+            if (forms & 1u << INPUT_TILES) block->tiles = s->tiles + row * cells * 8 * digits;
             block->scales = s->scales + row * cells * 4;
             block->sums = s->sums + row * cells * 3;
             block->outliers = s->outliers + row * OUTLIERS;
@@ -168,9 +187,7 @@ static void prepare_task(void *context, size_t begin, size_t end, int thread) {
     }
 }
 
-static void prepare(Preparing *p, size_t n_blocks) {
-    size_t most = (size_t)p->device->kernels->project->block_rows;
-    if (p->n < most) most = p->n;
+static void prepare(Preparing *p, size_t n_blocks, size_t most) {
     // Integers of four rows mostly have cache lines of their own; floats of a block share them.
     p->part_rows = p->floats ? most : PREPARED_ROWS;
     p->parts = (most + p->part_rows - 1) / p->part_rows;
@@ -209,6 +226,7 @@ static void project_items(const WorkList *list, size_t begin, size_t end, size_t
             .n_blocks = left < list->segment_blocks ? left : list->segment_blocks,
             .as_floats = list->device->precision == PRECISION_F32,
             .n = list->n,
+            .digits = list->device->precision == PRECISION_A8 ? 1 : 2,
             .prefetch_rows = list->device->prefetch_rows,
             .scratch = s->panels + (size_t)thread * s->panel_bytes,
         };
@@ -242,8 +260,9 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         list.ends[i] = n_items += items_of(m);
         bytes += m->n_panels * m->panel_bytes;
     }
+    list.block_rows = largest_block(&list);
     list.n_blocks = cut_blocks(&list, cols);
-    if (preparing.integers || n > 1) prepare(&preparing, list.n_blocks);
+    if (preparing.integers || n > 1) prepare(&preparing, list.n_blocks, (size_t)list.block_rows);
 
     size_t threads = (size_t)device->active_threads, segments = 1, chunk;
     size_t work = bytes * (1 + (size_t)n / ROWS_AT_MEMORY_SPEED);

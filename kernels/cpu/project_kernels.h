@@ -1,15 +1,16 @@
 // What lanes/project_quantised.c exports for each instruction set: input rows into the order of the
 // kernels, and panels times inputs.
 //
-// The input rows of a call are cut into blocks of at most MAX_BLOCK_ROWS rows. The integers of a
-// block of n rows are stored by cells, of each cell by quarters of 8 columns, of each quarter row
-// by row: a kernel reads them in one stream.
+// The input rows of a call are cut into blocks of at most MAX_BLOCK_ROWS rows, of TILE_ROWS where a
+// matrix unit multiplies all of them. The integers of a block of n rows are stored by cells, of
+// each cell by quarters of 8 columns, of each quarter row by row: a kernel reads them in one stream.
 #pragma once
 
 #include "kernels/cpu/panels.h"
 #include "kernels/precision.h"
 
-enum { MAX_BLOCK_ROWS = 8 };
+enum { MAX_BLOCK_ROWS = 8, TILE_ROWS = 16 };
+enum { TILE_PANELS = 4 }; // panels that meet a block together there
 
 // n rows of x; cells = cols / 32. Forms that no matrix of the call takes are NULL. Where quads are
 // there, types with byte sums are multiplied as bytes.
@@ -20,6 +21,7 @@ typedef struct InputBlock {
     int32_t *sums;     // (cells, n, 3): sum z over 32, over each 16
     int32_t *digits;   // (cells, 4, n, 4), of a few rows: z as bytes; layout in lanes/inputs.c
     int32_t *quads;    // (cells, 4, n, 2), a8: z as bytes
+    int32_t *tiles;    // (cells, digits, n, 8): z as bytes, for a matrix unit
     Outlier *outliers; // (n, OUTLIERS)
     const float *x;    // (cols, n) float32
 } InputBlock;
@@ -34,8 +36,9 @@ typedef struct PanelWork {
     size_t n_blocks;
     bool as_floats;     // quantised weights are multiplied with float32
     int n;              // rows of the call
+    int digits;         // bytes of an activation: 1 in a8, 2 in a16
     bool prefetch_rows; // with one or two rows too; with more always (lanes/cells.h)
-    void *scratch;      // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
+    void *scratch;      // PANEL_SCRATCH_BYTES(cols) and TILE_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 
 // A panel unpacked: 16 rows of floats at most. Of float weights the sums of 4 blocks of 8 rows and
@@ -43,15 +46,19 @@ typedef struct PanelWork {
 #define PANEL_SCRATCH_BYTES(cols)                                                                  \
     ((size_t)((cols) < 128 ? 128 : (cols)) * PANEL_ROWS * sizeof(float))
 
+// Several panels of bytes with their scales (lanes/project_amx.c), and some sums.
+#define TILE_SCRATCH_BYTES(cols) (TILE_PANELS * 24 * (size_t)(cols) + 4096)
+
 // Floats that quantising a row takes: one for each cell, in whole vectors. A panel has room for
 // them.
 #define QUANTISE_SCRATCH(cols) (((cols) / CELL_COLS + 15) / 16 * 16)
 
 // What inputs are multiplied as (lanes/project_direct.c).
-typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS } InputForm;
+typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS, INPUT_TILES } InputForm;
 
 typedef struct ProjectKernels {
     int block_rows;  // largest block that `panels` takes
+    int tile_rows;   // the same where all matrices of a call take INPUT_TILES; 0: none does
     int direct_rows; // most rows of a call that are multiplied without unpacking panels first
     // What a block of so many rows, of a call of n, is multiplied as; quads: a8.
     InputForm (*form)(DType dtype, int n, int block_rows, bool quads);

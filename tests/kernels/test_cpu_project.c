@@ -118,7 +118,7 @@ static void expected(float *out, const Matrix *m, const float *x, size_t n, cons
 // ---- running the backend ----
 
 // Of all processors; those that this one lacks are passed over.
-static const char *const ISAS[] = {"avx512", "avx2", "i8mm", "dotprod", "neon", "portable"};
+static const char *const ISAS[] = {"amx", "avx512", "avx2", "i8mm", "dotprod", "neon", "portable"};
 enum { N_ISAS = sizeof ISAS / sizeof *ISAS };
 
 static Device *open_isa(const char *isa, int threads, Precision precision) {
@@ -178,7 +178,8 @@ static void check_matrix(Device *device, const char *isa, const Sample *sample, 
 
 static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_shapes,
                        const char *isa) {
-    // 129: more than a tile of rows and than the calls above. A sanitizer and an emulated processor do with fewer.
+    // 129: more than a tile of rows and than the calls above. A sanitizer and an emulated processor
+    // do with fewer.
     enum { MOST = TEST_SANITIZED || TEST_CROSS ? 66 : 129 };
     static const int ROWS[] = {1, 2, 3, 7, MOST, 64};
     TestRandom random = {7};
@@ -241,6 +242,10 @@ Test(cpu_project, gives_the_defined_bits_with_neon) {
     check_isa("neon");
 }
 #else
+Test(cpu_project, gives_the_defined_bits_with_amx) {
+    check_isa("amx");
+}
+
 Test(cpu_project, gives_the_defined_bits_with_avx512) {
     check_isa("avx512");
 }

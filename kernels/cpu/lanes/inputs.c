@@ -6,6 +6,8 @@
 //
 //     digits:  h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7)
 //     quads:   l(0 4 1 5) l(2 6 3 7)                           a8, where z = l
+//
+// In tiles the four quarters of a row are one after another, those of h and of l apart.
 #include "kernels/cpu/lanes/project.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/precision.h"
@@ -118,9 +120,18 @@ static inline void put_quarters(int32_t *to, size_t n, size_t count, I16x32 cell
         memcpy(to + q * n * count, words + 4 * q + 4 - count, count * sizeof *to);
 }
 
+// The same into tiles, of `n_digits` digits.
+static inline void put_tiles(int32_t *to, size_t n, size_t n_digits, I16x32 cell) {
+    int32_t words[16];
+    i16_store(words, cell);
+    for (size_t digit = 0; digit < n_digits; digit++, to += 8 * n)
+        for (size_t q = 0; q < 4; q++)
+            memcpy(to + 2 * q, words + 4 * q + 2 * (2 - n_digits + digit), 2 * sizeof *to);
+}
+
 // One cell of a row of the block: its z, d and sums.
 static inline void quantise_cell(const InputBlock *block, size_t cell, size_t row, const float *x,
-                                 float d, float inverse) {
+                                 float d, float inverse, size_t n_digits) {
     size_t n = (size_t)block->n;
     F32x16 a = f32_load(x), b = f32_load(x + 16);
     I32x16 za = f32_to_i32(f32_mul(a, f32_set(inverse)));
@@ -135,6 +146,8 @@ static inline void quantise_cell(const InputBlock *block, size_t cell, size_t ro
     if (block->pairs) put_quarters(block->pairs + 16 * n * cell + 4 * row, n, 4, z);
     if (block->digits) put_quarters(block->digits + 16 * n * cell + 4 * row, n, 4, digits_of(z));
     if (block->quads) put_quarters(block->quads + 8 * n * cell + 2 * row, n, 2, digits_of(z));
+    if (block->tiles)
+        put_tiles(block->tiles + 8 * (n_digits * n * cell + row), n, n_digits, digits_of(z));
     // Stored one by one: copied from an array, a wide load would wait for two narrow stores, since
     // a processor forwards a store only to a load inside it.
     int32_t low = i32_sum(za), high = i32_sum(zb), both = low + high;
@@ -157,7 +170,8 @@ void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x,
         for (size_t i = 0; i < 16 && first + i < cells; i++) {
             const float *from = x + (first + i) * CELL_COLS;
             if (lost >> i & 1) from = without(rest, x, first + i, outliers, OUTLIERS);
-            quantise_cell(block, first + i, row, from, d[i], inverse[i]);
+            quantise_cell(block, first + i, row, from, d[i], inverse[i],
+                          levels == A8_LEVELS ? 1 : 2);
         }
     }
 }

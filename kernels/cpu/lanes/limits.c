@@ -4,6 +4,9 @@
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/simd.h"
+#if defined(ISA_avx512)
+#include "kernels/cpu/lanes/tiles.h"
+#endif
 
 // Sums that do not wait for each other: enough to hide the latency of the instruction, few enough
 // to stay in registers beside its operands and products.
@@ -118,12 +121,35 @@ static void read_streams(const void *bytes, size_t size) {
     use_integers(i32_add(i32_add(sums[0], sums[1]), i32_add(sums[2], sums[3])));
 }
 
+#if defined(ISA_avx512)
+// Four sums of 16 rows by 16 columns, of two tiles of inputs and two of weights. Of 32 products
+// each: the instruction takes as long for 64, but no scale group of weights has them.
+static void peak_int8_tiles(long repetitions) {
+    tiles_configure(TILE_ROWS, CELL_COLS);
+    for (long r = 0; r < repetitions; r++) {
+        _tile_dpbssd(SUMS_0, LEFT_0, RIGHT_0);
+        _tile_dpbssd(SUMS_1, LEFT_0, RIGHT_1);
+        _tile_dpbssd(SUMS_2, LEFT_1, RIGHT_0);
+        _tile_dpbssd(SUMS_3, LEFT_1, RIGHT_1);
+    }
+    _tile_release();
+}
+#endif
+
 // 16 float32, 32 int16 or 64 bytes to an operation, two operations to a multiply-add.
+#define LIMITS(...)                                                                                \
+    {                                                                                              \
+        .read_linear = read_linear, .read_streams = read_streams, .peaks = {                       \
+            [PEAK_FLOAT32] = {peak_float32, 2.0 * 16 * FLOAT_CHAINS},                              \
+            [PEAK_INT16] = {peak_int16, 2.0 * 32 * INTEGER_CHAINS},                                \
+            [PEAK_INT8] = {peak_int8, 2.0 * 64 * INTEGER_CHAINS},                                  \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
 extern const LimitKernels ISA_NAME(limit_kernels);
-const LimitKernels ISA_NAME(limit_kernels) = {
-    .read_linear = read_linear,
-    .read_streams = read_streams,
-    .peaks = {[PEAK_FLOAT32] = {peak_float32, 2.0 * 16 * FLOAT_CHAINS},
-              [PEAK_INT16] = {peak_int16, 2.0 * 32 * INTEGER_CHAINS},
-              [PEAK_INT8] = {peak_int8, 2.0 * 64 * INTEGER_CHAINS}},
-};
+const LimitKernels ISA_NAME(limit_kernels) = LIMITS();
+#if defined(ISA_avx512)
+extern const LimitKernels limit_kernels_amx;
+const LimitKernels limit_kernels_amx =
+    LIMITS([PEAK_INT8_TILES] = {peak_int8_tiles, 8.0 * TILE_ROWS * PANEL_ROWS * CELL_COLS});
+#endif

@@ -39,6 +39,7 @@ ALWAYS_INLINE InputForm input_form(const DType dtype, const int n, const bool qu
     return n <= DIGIT_ROWS ? INPUT_DIGITS : INPUT_WORDS;
 }
 
+extern const ProjectKernels ISA_NAME(project_kernels);
 void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x, size_t cols,
                             int levels, float *scratch);
 void ISA_NAME(project_float)(const PanelWork *work);

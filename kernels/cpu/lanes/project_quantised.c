@@ -84,7 +84,6 @@ static InputForm form_of(DType dtype, int n, int block_rows, bool quads) {
     return quads && byte_run(dtype) ? INPUT_QUADS : INPUT_WORDS;
 }
 
-extern const ProjectKernels ISA_NAME(project_kernels);
 const ProjectKernels ISA_NAME(project_kernels) = {
     .block_rows = BLOCK_ROWS,
     .direct_rows = DIRECT_ROWS,
