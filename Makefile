@@ -9,7 +9,7 @@
 # make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
 # make MPI=1              layers over several processes, with Open MPI (docs/scale.md)
 # Switches: BUILTIN=0 without the built-in model, PNG=0 without libpng and zlib, EDIT=0 without
-#           libedit, CC=clang, CFLAGS=..., TEST_CFLAGS=... behind it for tests, V=1 shows commands
+#           libedit, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
 JSON ?= 1
@@ -233,6 +233,9 @@ endif
 TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"' \
               -DTEST_EMULATED=$(EMULATED) -DTEST_EDIT=$(EDIT) -DTEST_CROSS=$(CROSS)
 
+# Two hundred tests are compiled in half of the time that way, and run as fast.
+TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1)
+
 # V=1 shows the commands.
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
@@ -246,7 +249,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(TEST_CFLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -263,7 +266,7 @@ define compile_tests
 $(BUILD)/$(1)/%.o: $(1)/%.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(HARDENED) $$(TEST_FLAGS) $$(CFLAGS) $$(TEST_CFLAGS) -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(HARDENED) $$(TEST_FLAGS) $$(CFLAGS) $$(if $$(filter test_%,$$(notdir $$*)),$$(TEST_CFLAGS)) -c -o $$@ $$<
 endef
 $(foreach r,tests training,$(eval $(call compile_tests,$(r))))
 
