@@ -28,7 +28,7 @@ struct Device {
     DeviceInfo info; // threads: 1 .. PROCESSORS_MOST
     Precision precision;
     const CpuKernels *kernels;
-    bool prefetch_rows; // PanelWork's
+    Prefetch prefetch;  // PanelWork's
     Pool *pool;         // owned; NULL with one thread or after a failure
     int active_threads; // of these that device_run uses now: all, or 1
     PassThreads pass_threads;
@@ -100,5 +100,5 @@ float *project_scratch_row(const Device *device, int thread);
 const CpuKernels *const *isa_list(size_t *count);
 bool isa_supported(const CpuKernels *kernels); // by the processor that this runs on
 
-// Whether this processor reads a stream faster where software prefetches it.
-bool isa_prefetch_helps(void);
+// How this processor reads a stream fastest (lanes/cells.h).
+Prefetch isa_prefetch(void);

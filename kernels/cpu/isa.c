@@ -76,15 +76,14 @@ static bool has_f16c(void) {
 }
 #endif
 
-// Measured (lanes/cells.h): it does on an Intel Sapphire Rapids. On an AMD Zen 4 (of family 19h)
-// with AVX-512 it hinders: the processor's own prefetchers are enough, and prefetches delay loads.
-// All others are taken for the former.
-bool isa_prefetch_helps(void) {
+// Measured (lanes/cells.h) on an Intel Xeon with AMX and on AMD's Zen 5 and Zen 4; the latter is of
+// family 19h, and its own prefetchers are enough. All others are taken for a Zen 5.
+Prefetch isa_prefetch(void) {
 #if defined(__x86_64__)
-    return !__builtin_cpu_is("amdfam19h");
-#else
-    return true;
+    if (__builtin_cpu_is("amdfam19h")) return PREFETCH_NONE;
+    if (__builtin_cpu_is("intel")) return PREFETCH_L1_AND_L2;
 #endif
+    return PREFETCH_L1;
 }
 
 // __builtin_cpu_supports also asks whether the operating system saves the registers. For F16C that

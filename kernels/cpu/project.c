@@ -227,7 +227,7 @@ static void project_items(const WorkList *list, size_t begin, size_t end, size_t
             .as_floats = list->device->precision == PRECISION_F32,
             .n = list->n,
             .digits = list->device->precision == PRECISION_A8 ? 1 : 2,
-            .prefetch_rows = list->device->prefetch_rows,
+            .prefetch = list->device->prefetch,
             .scratch = s->panels + (size_t)thread * s->panel_bytes,
         };
         if (work.end_panel > p->weight->n_panels) work.end_panel = p->weight->n_panels;

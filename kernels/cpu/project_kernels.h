@@ -3,7 +3,8 @@
 //
 // The input rows of a call are cut into blocks of at most MAX_BLOCK_ROWS rows, of TILE_ROWS where a
 // matrix unit multiplies all of them. The integers of a block of n rows are stored by cells, of
-// each cell by quarters of 8 columns, of each quarter row by row: a kernel reads them in one stream.
+// each cell by quarters of 8 columns, of each quarter row by row: a kernel reads them in one
+// stream.
 #pragma once
 
 #include "kernels/cpu/panels.h"
@@ -26,6 +27,9 @@ typedef struct InputBlock {
     const float *x;    // (cols, n) float32
 } InputBlock;
 
+// Into which caches a stream of weights is asked for in advance.
+typedef enum Prefetch { PREFETCH_NONE, PREFETCH_L1, PREFETCH_L1_AND_L2 } Prefetch;
+
 // One matrix, some of its panels, some of the blocks.
 typedef struct PanelWork {
     const DeviceMatrix *matrix;
@@ -34,11 +38,11 @@ typedef struct PanelWork {
     size_t first_panel, end_panel;
     const InputBlock *blocks;
     size_t n_blocks;
-    bool as_floats;     // quantised weights are multiplied with float32
-    int n;              // rows of the call
-    int digits;         // bytes of an activation: 1 in a8, 2 in a16
-    bool prefetch_rows; // with one or two rows too; with more always (lanes/cells.h)
-    void *scratch;      // PANEL_SCRATCH_BYTES(cols) and TILE_SCRATCH_BYTES(cols), 64-byte aligned
+    bool as_floats;    // quantised weights are multiplied with float32
+    int n;             // rows of the call
+    int digits;        // bytes of an activation: 1 in a8, 2 in a16
+    Prefetch prefetch; // with one or two rows; with more always to both (lanes/cells.h)
+    void *scratch;     // PANEL_SCRATCH_BYTES(cols) and TILE_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 
 // A panel unpacked: 16 rows of floats at most. Of float weights the sums of 4 blocks of 8 rows and

@@ -43,11 +43,19 @@
     default: break;                                                                                \
     }
 
-// Prefetch distances in bytes. One or two rows of inputs take a line as fast as memory gives it.
-// Where hardware prefetchers are not enough (PanelWork.prefetch_rows): to the L1 cache, as soon as
-// possible. One row of Q8_0 on Sapphire Rapids: 10 GB/s without, 14 with, of 16; of F16 on Zen 5 38
-// and 41, of 41. On Zen 4 prefetches take the place of loads. GB/s of one row with AVX-512, one
-// thread, with and without, out of memory and out of the L3 cache:
+// Prefetch distances in bytes. One or two rows of inputs take a line as fast as memory gives it;
+// whether that needs prefetches is the processor's matter (isa_prefetch). On Intel's the L1 cache
+// has too few misses open: from afar to the L2 cache, from there to the L1 cache. GB/s of one row
+// on a Xeon with AMX, one thread (a plain read of memory: 16), a matrix of 400 MB, of 50 MB, of 12:
+//
+//                    Q8_0 a16   Q4_0 a16   a8     Q4_K a8    Q4_0 50 MB   12 MB   1 MB
+//     none                11        10                               18      26     34
+//     L1, 4 KB            13        10     10         10             25      27     40
+//     both, L1 2 KB       14        14     14         13             26      27     37
+//
+// On Zen 5 one row of F16 takes 38 GB/s without, 41 with prefetches to the L1 cache, of 41. On Zen
+// 4 prefetches take the place of loads: GB/s of one row with AVX-512, one thread, with and without,
+// out of memory and out of the L3 cache:
 //
 //                       Q8_0 a16     a8     Q4_1 a16     a8     Q5_0 a16     a8      F16
 //     memory   with        28        24        31        31        23        25       32
@@ -81,12 +89,20 @@ ALWAYS_INLINE void prefetch_l2(const uint8_t *p, size_t bytes) {
         __builtin_prefetch(p + at, 0, 2);
 }
 
-// What lies ahead of [p, p + bytes), for n rows of inputs. `far`: the distance; of one or two rows
-// to the L1 cache or 0, of more to the L2 cache.
+// `far` of one or two rows.
+static inline size_t row_ahead(Prefetch prefetch) {
+    return prefetch == PREFETCH_NONE ? 0 : prefetch == PREFETCH_L1 ? ROW_AHEAD : L2_AHEAD;
+}
+
+// What lies ahead of [p, p + bytes), for n rows of inputs: `far` to the L2 cache, and to the L1
+// cache nearer by; of one or two rows also ROW_AHEAD, to the L1 cache alone, or 0.
 ALWAYS_INLINE void prefetch_ahead(const uint8_t *p, size_t bytes, const int n, size_t far) {
-    if (n > 2) prefetch_l1(p + L1_AHEAD, bytes);
-    if (n > 2) prefetch_l2(p + far, bytes);
-    if (n <= 2 && far) prefetch_l1(p + far, bytes);
+    if (n <= 2 && far <= ROW_AHEAD) {
+        if (far) prefetch_l1(p + far, bytes);
+        return;
+    }
+    prefetch_l1(p + L1_AHEAD, bytes);
+    prefetch_l2(p + far, bytes);
 }
 
 // Field f of every byte of a plane of `bits` bits, moved to start at bit `to`.

@@ -30,15 +30,16 @@
 // prefetchers do not always follow: one row of Q5_0 out of memory with AVX2 on Zen 4, 21 GB/s with
 // prefetches, 9 without.
 #if defined(ISA_avx512)
-enum { NARROW = 0 };
+static const Prefetch LEAST_PREFETCH = PREFETCH_NONE;
 #else
-enum { NARROW = 1 };
+static const Prefetch LEAST_PREFETCH = PREFETCH_L1;
 #endif
 
 // Bytes (prefetch_ahead). Where several blocks take a panel one after the other, only the first
 // meets lines that are not in a cache; so the last one prefetches the next panel.
 static size_t prefetch_distance(const PanelWork *work, size_t block) {
-    if (work->blocks[block].n <= 2) return work->prefetch_rows || NARROW ? ROW_AHEAD : 0;
+    if (work->blocks[block].n <= 2)
+        return row_ahead(work->prefetch < LEAST_PREFETCH ? LEAST_PREFETCH : work->prefetch);
     bool again = work->n_blocks > 1 && block + 1 == work->n_blocks;
     return again ? work->matrix->panel_bytes : L2_AHEAD;
 }

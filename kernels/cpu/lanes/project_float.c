@@ -41,7 +41,8 @@ ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
     }
 }
 
-// F32 in the cache loses by it.
+// F32 in the cache loses by it. To the L1 cache alone: with the L2 cache as well F16 takes a tenth
+// longer on an Intel Xeon.
 ALWAYS_INLINE void prefetch_row(const DType dtype, bool prefetch, const uint8_t *w, size_t bytes) {
     if (dtype != DTYPE_F32 && prefetch) prefetch_l1(w + ROW_AHEAD, bytes);
 }
@@ -74,7 +75,7 @@ typedef struct Tile {
     size_t cols;
     const float *x;
     const uint8_t *next; // what later tiles meet, as many bytes as here; or NULL
-    bool prefetch_rows;  // PanelWork's
+    bool prefetch_rows;  // for dot_strip and the like
 } Tile;
 
 SPECIALISED void tile(const Tile *t, const DType dtype, const int n, const int width) {
@@ -164,7 +165,7 @@ ALWAYS_INLINE void project_chunk(StripSums *sums, const DType dtype, const Panel
                           .cols = cols,
                           .x = block->x + first * n,
                           .next = b == 0 ? next + j * bytes * cols : NULL,
-                          .prefetch_rows = work->prefetch_rows};
+                          .prefetch_rows = work->prefetch != PREFETCH_NONE};
                 if (wide > 1)
                     tile_of(&t, dtype, block->n, true);
                 else
@@ -188,7 +189,7 @@ SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t 
         // The width is a constant in each case, so that the accumulators stay in registers; in
         // work->scratch, which the compiler takes for possible weights, they would not.
         const float *x = work->blocks->x;
-        const bool prefetch = work->prefetch_rows;
+        const bool prefetch = work->prefetch != PREFETCH_NONE;
         F32x16 acc[STRIP_PANELS];
         switch (width) {
         case 1: dot_strip(acc, dtype, 1, strip, m->cols, x, prefetch); break;
