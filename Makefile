@@ -95,7 +95,9 @@ MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ifeq ($(MACHINE),x86_64)
 ISAS += avx2 avx512
 FLAGS_avx2 := -mavx2 -mfma -mf16c
-FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8
+# gcc knows AMX since version 11.
+AMX := $(shell $(CC) -mamx-tile -mamx-int8 -fsyntax-only -x c /dev/null 2>/dev/null && echo -mamx-tile -mamx-int8 -DWITH_AMX)
+FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 $(AMX)
 endif
 ifeq ($(MACHINE),aarch64)
 ISAS += neon dotprod i8mm
@@ -133,7 +135,7 @@ endif
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) $(CU_SOURCES:%.cu=$(BUILD)/%.o) \
            $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o)) $(EMBEDDED)
 # What the switches above change: objects of a room apart from these are the same with any of them. ALIKE=build/cpu-release
-# takes them from a build that is there, for tests that build many.
+# takes them from there, for tests that build many. It is built before, with the same flags: nothing here makes them.
 SWITCHED := tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o \
             commands/chat/save.o library/grammar.o
 ifneq ($(ALIKE),)
@@ -219,6 +221,7 @@ endif
 # pointers, whose mistakes AddressSanitizer finds where they are used; bounds of arrays and arithmetic stay checked.
 LEAN := $(if $(findstring undefined,$(CFLAGS)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size)
 $(BUILD)/weights/rounding/fit.o: private override CFLAGS += $(if $(LEAN),-O2 $(LEAN))
+$(BUILD)/kernels/cpu/isa.o: REQUIRED += $(filter -D%,$(AMX))
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
 $(addprefix $(BUILD)/,$(SWITCHED)): REQUIRED += $(ABSENT)
@@ -233,7 +236,7 @@ endif
 TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"' \
               -DTEST_EMULATED=$(EMULATED) -DTEST_EDIT=$(EDIT) -DTEST_CROSS=$(CROSS)
 
-# Two hundred tests are compiled in half of the time that way, and run as fast.
+# Two hundred tests take less time to compile that way, and as much to run.
 TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1)
 
 # V=1 shows the commands.
@@ -340,7 +343,7 @@ $(BUILD)/%.o: %.cpp $(BUILD)/switches
 # ---- the library: what limpid.h declares, with all that it needs inside ----
 # One object out of many: the archive gives what library/ calls for. Its other names become local, so that a
 # program may have functions of the same names; and so do groups of C++, which a linker would share.
-LIBRARY_OWN := $(filter $(BUILD)/library/%,$(OBJECTS))
+LIBRARY_OWN := $(filter $(BUILD)/library/% $(ALIKE)/library/%,$(OBJECTS))
 LIBRARY_LIBS := $(filter-out -lpng -lz -ledit,$(LIBS))
 VERSION := $(shell sed -n 's/^\#define LIMPID_VERSION "\(.*\)"/\1/p' limpid.h)
 LIBDIR ?= $(PREFIX)/lib

@@ -17,7 +17,7 @@ typedef enum PeakKind {
     PEAK_FLOAT64,    // double multiply-adds
     PEAK_INT16,      // products of integers of up to 16 bits, summed in 32
     PEAK_INT8,       // products of signed and unsigned bytes
-    PEAK_INT8_TILES, // the same by a matrix unit
+    PEAK_INT8_TILES, // products of signed bytes by a matrix unit: "int8 tiles"
     PEAK_BF16,       // products of 16-bit floats with float32 sums: tensor cores
     PEAK_COUNT
 } PeakKind;

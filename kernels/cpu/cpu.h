@@ -15,7 +15,7 @@
 typedef struct CpuKernels {
     const char *name;              // "avx2": what LIMPID_ISA calls it
     const char *features;          // for DeviceInfo.description
-    const ProjectKernels *project; // lanes/project_quantised.c: packed matrices
+    const ProjectKernels *project; // lanes/project_*.c: packed matrices
     const RowKernels *rows;        // all other operations
     const LimitKernels *limits;    // for bench
 } CpuKernels;
@@ -39,6 +39,7 @@ struct Device {
     Allocation *allocations; // all of device_alloc, freed by device_close
     PanelChunk *panel_chunks;
     size_t taken, planned; // bytes: of both, and of the matrices announced so far
+    size_t packed;         // bytes of panel memory
 
     // Scratch, made by device_reserve. It grows with what the matrices need, so these are noted by
     // device_matrix.

@@ -39,7 +39,7 @@ static void choose_kernels(Device *device) {
             return;
         }
         if (wanted && *wanted) {
-            device_fail(device, ERROR_DEVICE, "LIMPID_ISA=%s: this processor does not have it",
+            device_fail(device, ERROR_DEVICE, "LIMPID_ISA=%s: this machine does not have it",
                         wanted);
             return;
         }
@@ -137,15 +137,15 @@ void device_download(Device *device, void *to_host, const void *from, size_t byt
     if (device_ok(device) && bytes) memcpy(to_host, from, bytes);
 }
 
-// Weights that an L2 cache mostly holds are not asked into it: the built-in model, of 3 MB, takes 8
-// % longer then, and one of 12 MB no more.
+// Weights that an L2 cache mostly holds need not be brought there: the built-in model, of 3 MB,
+// takes 8 % longer where they are.
 static const size_t LEAST_FOR_L2 = (size_t)8 << 20;
 
 void device_reserve(Device *device, int max_rows) {
     if (!device_ok(device)) return;
     device->max_rows = max_rows;
     device->prefetch = isa_prefetch();
-    if (device->prefetch == PREFETCH_L1_AND_L2 && device->taken < LEAST_FOR_L2)
+    if (device->prefetch == PREFETCH_L1_AND_L2 && device->packed < LEAST_FOR_L2)
         device->prefetch = PREFETCH_L1;
     project_reserve(device, max_rows);
     sample_reserve(device);

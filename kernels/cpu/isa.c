@@ -12,7 +12,7 @@
 #include <string.h>
 
 // The tables that lanes/project_quantised.c, lanes/rows.c and lanes/limits.c export (ISA_NAME in
-// simd.h). They are declared here and in no header: all other code reaches them through CpuKernels.
+// simd.h). All code outside lanes/ reaches them through CpuKernels.
 #define ISA_TABLES(isa)                                                                            \
     extern const ProjectKernels project_kernels_##isa;                                             \
     extern const RowKernels row_kernels_##isa;                                                     \
@@ -25,18 +25,22 @@ static const CpuKernels portable = {"portable", "plain C", &project_kernels_port
 #if defined(__x86_64__)
 ISA_TABLES(avx2);
 ISA_TABLES(avx512);
-// On x86-64 all three are in the program, each compiled with its own -m options; nothing of avx2 or
+// On x86-64 all are in the program, each compiled with its own -m options; nothing of avx2 or
 // avx512 runs before isa_supported has said yes.
 static const CpuKernels avx2 = {"avx2", "fma, f16c", &project_kernels_avx2, &row_kernels_avx2,
                                 &limit_kernels_avx2};
 static const CpuKernels avx512 = {"avx512", "vnni, bf16", &project_kernels_avx512,
                                   &row_kernels_avx512, &limit_kernels_avx512};
+#if defined(WITH_AMX)
 // The matrix unit multiplies many rows; all else is avx512's.
 extern const ProjectKernels project_kernels_amx;
 extern const LimitKernels limit_kernels_amx;
 static const CpuKernels amx = {"amx", "avx512, vnni, bf16", &project_kernels_amx,
                                &row_kernels_avx512, &limit_kernels_amx};
 static const CpuKernels *const LIST[] = {&amx, &avx512, &avx2, &portable};
+#else
+static const CpuKernels *const LIST[] = {&avx512, &avx2, &portable};
+#endif
 #elif defined(__aarch64__)
 ISA_TABLES(neon);
 ISA_TABLES(dotprod);
@@ -58,17 +62,24 @@ const CpuKernels *const *isa_list(size_t *count) {
     return LIST;
 }
 
-#if defined(__x86_64__)
-// The system saves eight kilobytes more for each thread of a program that has asked for tiles (the
-// Linux kernel's Documentation/arch/x86/xstate.rst), and refuses where it does not know them.
+#if defined(WITH_AMX)
+// A program asks for the registers once, for all its threads: a thread that is interrupted with
+// something in them takes eight kilobytes more, and Linux before 5.16 does not know them
+// (Documentation/arch/x86/xstate.rst).
 static bool has_amx(void) {
+#if defined(EMULATED_TILES)
+    return true;
+#else
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     const unsigned tile = 1u << 24, int8 = 1u << 25; // CPUID leaf 7, EDX
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & tile) || !(d & int8)) return false;
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#endif
 }
+#endif
 
+#if defined(__x86_64__)
 // clang 14 does not know this feature's name. CPUID leaf 1, ECX bit 29.
 static bool has_f16c(void) {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -77,7 +88,8 @@ static bool has_f16c(void) {
 #endif
 
 // Measured (lanes/cells.h) on an Intel Xeon with AMX and on AMD's Zen 5 and Zen 4; the latter is of
-// family 19h, and its own prefetchers are enough. All others are taken for a Zen 5.
+// family 19h, and its own prefetchers are enough. Other processors of Intel are taken for that
+// Xeon, all the rest for a Zen 5.
 Prefetch isa_prefetch(void) {
 #if defined(__x86_64__)
     if (__builtin_cpu_is("amdfam19h")) return PREFETCH_NONE;
@@ -97,7 +109,9 @@ bool isa_supported(const CpuKernels *kernels) {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") &&
                       __builtin_cpu_supports("avx512bf16");
     if (kernels == &avx512) return has_avx512;
+#if defined(WITH_AMX)
     if (kernels == &amx) return has_avx512 && has_amx();
+#endif
 #elif defined(__aarch64__)
     // The kernel's bits; glibc's headers are older than some of them on some systems.
     const unsigned long asimddp = 1ul << 20, i8mm_bit = 1ul << 13;

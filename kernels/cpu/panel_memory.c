@@ -67,6 +67,7 @@ void *panel_memory(Device *device, size_t bytes) {
     void *panels = chunk->memory + chunk->used;
     chunk->used += bytes;
     device->taken += bytes;
+    device->packed += bytes;
     return panels;
 }
 

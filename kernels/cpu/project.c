@@ -42,13 +42,14 @@ static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], const Device *device,
     size_t integer_rows = device->needs_integers ? rows : 0;
     size_t float_rows = device->needs_floats ? rows : 0;
     bool bytes = device->precision == PRECISION_A8;
-    size_t direct_rows = (size_t)device->kernels->project->direct_rows;
-    size_t few_rows = integer_rows < direct_rows ? integer_rows : direct_rows;
+    size_t most = (size_t)device->kernels->project->digit_rows;
+    size_t few_rows = integer_rows < most ? integer_rows : most;
     size_t quad_rows = bytes ? integer_rows : 0, digit_rows = bytes ? 0 : few_rows;
     size_t tile_rows = device->kernels->project->tile_rows ? integer_rows : 0;
-    s->panel_bytes = (PANEL_SCRATCH_BYTES(cols) + 63) / 64 * 64;
+    s->panel_bytes = PANEL_SCRATCH_BYTES(cols);
     if (tile_rows && s->panel_bytes < TILE_SCRATCH_BYTES(cols))
         s->panel_bytes = TILE_SCRATCH_BYTES(cols);
+    s->panel_bytes = (s->panel_bytes + 63) / 64 * 64;
     const MemoryPart table[SCRATCH_PARTS] = {
         {&s->panels, (size_t)device->info.threads * s->panel_bytes},
         {&s->blocks, (rows + 1) * sizeof *s->blocks},
@@ -122,7 +123,8 @@ static unsigned forms_of(const WorkList *list, int block_rows) {
     return forms;
 }
 
-// The rows of the largest block: what float matrices in the call leave to the others.
+// The rows of the largest block: TILE_ROWS only where every matrix of the call takes tiles, since
+// other kernels hold the sums of MAX_BLOCK_ROWS.
 static int largest_block(const WorkList *list) {
     const ProjectKernels *kernels = list->device->kernels->project;
     bool tiles = kernels->tile_rows && list->device->precision != PRECISION_F32;

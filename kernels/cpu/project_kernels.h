@@ -1,17 +1,17 @@
-// What lanes/project_quantised.c exports for each instruction set: input rows into the order of the
+// What lanes/project_quantised.c and project_amx.c export: input rows into the order of the
 // kernels, and panels times inputs.
 //
 // The input rows of a call are cut into blocks of at most MAX_BLOCK_ROWS rows, of TILE_ROWS where a
-// matrix unit multiplies all of them. The integers of a block of n rows are stored by cells, of
-// each cell by quarters of 8 columns, of each quarter row by row: a kernel reads them in one
-// stream.
+// matrix unit multiplies all of them. The integers of a block of n rows are stored by cells. But
+// for tiles, those of a cell are by quarters of 8 columns, of each quarter row by row: a kernel
+// reads them in one stream.
 #pragma once
 
 #include "kernels/cpu/panels.h"
 #include "kernels/precision.h"
 
 enum { MAX_BLOCK_ROWS = 8, TILE_ROWS = 16 };
-enum { TILE_PANELS = 4 }; // panels that meet a block together there
+enum { TILE_PANELS = 4 }; // that such a block is multiplied with in turn
 
 // n rows of x; cells = cols / 32. Forms that no matrix of the call takes are NULL. Where quads are
 // there, types with byte sums are multiplied as bytes.
@@ -41,7 +41,7 @@ typedef struct PanelWork {
     bool as_floats;    // quantised weights are multiplied with float32
     int n;             // rows of the call
     int digits;        // bytes of an activation: 1 in a8, 2 in a16
-    Prefetch prefetch; // with one or two rows; with more always to both (lanes/cells.h)
+    Prefetch prefetch; // of one or two rows (lanes/cells.h)
     void *scratch;     // PANEL_SCRATCH_BYTES(cols) and TILE_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 
@@ -61,9 +61,9 @@ typedef struct PanelWork {
 typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS, INPUT_TILES } InputForm;
 
 typedef struct ProjectKernels {
-    int block_rows;  // largest block that `panels` takes
-    int tile_rows;   // the same where all matrices of a call take INPUT_TILES; 0: none does
-    int direct_rows; // most rows of a call that are multiplied without unpacking panels first
+    int block_rows; // largest block that `panels` takes
+    int tile_rows;  // the same where all matrices of a call take INPUT_TILES; 0: none does
+    int digit_rows; // most rows of a call that takes INPUT_DIGITS
     // What a block of so many rows, of a call of n, is multiplied as; quads: a8.
     InputForm (*form)(DType dtype, int n, int block_rows, bool quads);
     // Fills what a block points to of one of its rows, but for x, from x (cols) as precision.h

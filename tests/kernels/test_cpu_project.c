@@ -181,7 +181,7 @@ static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_s
     // 129: more than a tile of rows and than the calls above. A sanitizer and an emulated processor
     // do with fewer.
     enum { MOST = TEST_SANITIZED || TEST_CROSS ? 66 : 129 };
-    static const int ROWS[] = {1, 2, 3, 7, MOST, 64};
+    static const int ROWS[] = {1, 2, 3, 7, 21, 37, MOST, 64};
     TestRandom random = {7};
     for (int s = 0; s < n_shapes; s++) {
         Sample sample = sample_matrix(dtype, shapes[s].rows, shapes[s].cols, group);
@@ -195,7 +195,7 @@ static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_s
             bias[i] = test_random_normal(&random);
         for (int precision = PRECISION_F32; precision <= PRECISION_A8; precision++) {
             expected(wanted, &sample.matrix, x, MOST, s % 2 ? bias : NULL, (Precision)precision);
-            for (int i = 0; i < 6; i += TEST_CROSS ? 2 : 1) {
+            for (int i = 0; i < 8; i += TEST_CROSS ? 2 : 1) {
                 static const int THREADS[] = {1, 2, 3, 7};
                 Device *device = open_isa(isa, THREADS[(i + precision) % 4], (Precision)precision);
                 check_matrix(device, isa, &sample, x, s % 2 ? bias : NULL, wanted, ROWS[i]);
@@ -288,11 +288,41 @@ Test(cpu_project, takes_several_matrices_of_different_types_at_once) {
     device_close(device);
 }
 
+// Scratch of every thread is aligned, whatever the widths: a float matrix may have an odd one.
+Test(cpu_project, takes_floats_of_an_odd_width_beside_quantised_ones) {
+    enum { ROWS = 200, N = 40 };
+    static const struct {
+        DType dtype;
+        size_t cols;
+    } MATRICES[] = {{DTYPE_Q8_0, 64}, {DTYPE_F32, 1025}};
+    TestRandom random = {9};
+    static float x[N * 1025], out[N * ROWS], wanted[N * ROWS];
+    for (size_t i = 0; i < N * 1025; i++)
+        x[i] = test_random_normal(&random);
+    Device *device = device_open(3, PRECISION_A16);
+    Sample samples[2];
+    DeviceMatrix *matrices[2];
+    for (int i = 0; i < 2; i++) {
+        samples[i] = sample_matrix(MATRICES[i].dtype, ROWS, MATRICES[i].cols, 0);
+        matrices[i] = device_matrix(device, &samples[i].matrix);
+    }
+    device_reserve(device, N);
+    for (int i = 0; i < 2; i++) {
+        project(device, x, N, &(Projection){.out = out, .weight = matrices[i]}, 1);
+        CHECK_INT(device_error(device)->code, ERROR_NONE);
+        expected(wanted, &samples[i].matrix, x, N, NULL, PRECISION_A16);
+        check_bits(out, wanted, N * ROWS, "odd", MATRICES[i].dtype, N);
+        sample_free(&samples[i]);
+    }
+    device_close(device);
+}
+
 // The largest elements meet z = 128 = 256 * 1 - 128: bytes of -128, whose sums of products come
 // closest to the end of 16 bits.
 Test(cpu_project, adds_the_largest_products_of_bytes) {
-    enum { ROWS = 16, COLS = 256, N = 2 };
-    float x[N * COLS], out[N * ROWS], wanted[N * ROWS];
+    enum { ROWS = 16, COLS = 256, N = 18, COUNTS = 3 };
+    static const int ROWS_OF_X[COUNTS] = {1, 2, N}; // all are multiplied as digits, N by tiles
+    static float x[N * COLS], out[N * ROWS], wanted[N * ROWS];
     for (int k = 0; k < N * COLS; k++)
         x[k] = k % 32 == 2 ? (float)A16_LEVELS : 128.0f;
     for (int t = 0; t < DTYPE_Q8_GROUP; t++) {
@@ -305,8 +335,8 @@ Test(cpu_project, adds_the_largest_products_of_bytes) {
         for (size_t i = 0; i < bytes; i += block)
             set_halves(sample.data + 1 + i, dtype, &random);
         expected(wanted, &sample.matrix, x, N, NULL, PRECISION_A16);
-        for (int i = 0; i < N_ISAS * N; i++) {
-            int n = 1 + i / N_ISAS; // all are multiplied as digits
+        for (int i = 0; i < N_ISAS * COUNTS; i++) {
+            int n = ROWS_OF_X[i / N_ISAS];
             const char *isa = ISAS[i % N_ISAS];
             if (!runs_here(isa)) continue;
             Device *device = open_isa(isa, 1, PRECISION_A16);
@@ -362,8 +392,8 @@ Test(cpu_project, extracts_the_outliers) {
 
 // Equal sizes, both in one group, nothing but zeros or one element, smallest numbers.
 Test(cpu_project, finds_outliers_wherever_they_are) {
-    enum { ROWS = 16, COLS = 96, N = 6 };
-    float x[N * COLS] = {0}, wanted[N * ROWS];
+    enum { ROWS = 16, COLS = 96, KINDS = 6, N = 6 * KINDS };
+    static float x[N * COLS], wanted[N * ROWS];
     for (int k = 0; k < COLS; k++) {
         x[k] = k % 2 ? 3.0f : -3.0f;
         x[COLS + k] = sinf((float)k) + (k == 31 ? 50.0f : k == 30 ? -60.0f : 0.0f);
@@ -371,6 +401,8 @@ Test(cpu_project, finds_outliers_wherever_they_are) {
         x[5 * COLS + k] = k < 64 ? cosf((float)k) : 0.0f;
     }
     x[3 * COLS + 95] = -7.0f; // alone in its row; row 2 has none
+    for (int k = KINDS * COLS; k < N * COLS; k++)
+        x[k] = x[k - KINDS * COLS];
     for (DType dtype = DTYPE_Q4_0; dtype <= DTYPE_Q8_0; dtype++) {
         Sample sample = sample_matrix(dtype, ROWS, COLS, 0);
         for (int precision = PRECISION_A16; precision <= PRECISION_A8; precision++) {
@@ -405,18 +437,20 @@ Test(cpu_project, follows_the_row_order_of_the_container) {
 }
 
 Test(cpu_project, says_nan_where_an_input_is_not_finite) {
-    enum { ROWS = 20, COLS = 64 };
+    enum { ROWS = 20, COLS = 64, N = 18 };
     Sample sample = sample_matrix(DTYPE_Q4_0, ROWS, COLS, 0);
-    float x[2 * COLS] = {0}, out[2 * ROWS];
-    x[3] = INFINITY;
-    x[COLS + 40] = NAN;
-    Device *device = device_open(1, PRECISION_A16);
-    Projection p = {.out = out, .weight = device_matrix(device, &sample.matrix)};
-    device_reserve(device, 2);
-    project(device, x, 2, &p, 1);
-    for (int i = 0; i < 2 * ROWS; i++)
-        CHECK(isnan(out[i]), "[%d] is %g", i, (double)out[i]);
-    device_close(device);
+    static float x[N * COLS], out[N * ROWS];
+    for (int i = 0; i < N; i++)
+        x[i * COLS + (i % 2 ? 40 : 3)] = i % 2 ? NAN : INFINITY;
+    for (int n = 2; n <= N; n += N - 2) {
+        Device *device = device_open(1, PRECISION_A16);
+        Projection p = {.out = out, .weight = device_matrix(device, &sample.matrix)};
+        device_reserve(device, n);
+        project(device, x, n, &p, 1);
+        for (int i = 0; i < n * ROWS; i++)
+            CHECK(isnan(out[i]), "%d rows: [%d] is %g", n, i, (double)out[i]);
+        device_close(device);
+    }
     sample_free(&sample);
 }
 

@@ -157,6 +157,14 @@ ALWAYS_INLINE bool takes_bytes(const DType dtype, const InputBlock *x) {
     return x->quads && byte_run(dtype);
 }
 
+// Where an element is (panels.h): the byte vector of its panel, and which of a row's four bytes.
+ALWAYS_INLINE size_t byte_vector_of(size_t column) {
+    return column / 8 * 2 + column % 4 / 2;
+}
+ALWAYS_INLINE int byte_of(size_t column) {
+    return (int)(column % 2 * 2 + column % 8 / 4);
+}
+
 // One superblock of a panel, up to 8 cells.
 typedef struct Superblock {
     const uint8_t *bytes;

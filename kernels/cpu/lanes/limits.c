@@ -4,7 +4,7 @@
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/simd.h"
-#if defined(ISA_avx512)
+#if defined(ISA_avx512) && defined(WITH_AMX)
 #include "kernels/cpu/lanes/tiles.h"
 #endif
 
@@ -121,18 +121,18 @@ static void read_streams(const void *bytes, size_t size) {
     use_integers(i32_add(i32_add(sums[0], sums[1]), i32_add(sums[2], sums[3])));
 }
 
-#if defined(ISA_avx512)
+#if defined(ISA_avx512) && defined(WITH_AMX)
 // Four sums of 16 rows by 16 columns, of two tiles of inputs and two of weights. Of 32 products
 // each: the instruction takes as long for 64, but no scale group of weights has them.
 static void peak_int8_tiles(long repetitions) {
     tiles_configure(TILE_ROWS, CELL_COLS);
     for (long r = 0; r < repetitions; r++) {
-        _tile_dpbssd(SUMS_0, LEFT_0, RIGHT_0);
-        _tile_dpbssd(SUMS_1, LEFT_0, RIGHT_1);
-        _tile_dpbssd(SUMS_2, LEFT_1, RIGHT_0);
-        _tile_dpbssd(SUMS_3, LEFT_1, RIGHT_1);
+        tile_multiply(SUMS_0, LEFT_0, RIGHT_0);
+        tile_multiply(SUMS_1, LEFT_0, RIGHT_1);
+        tile_multiply(SUMS_2, LEFT_1, RIGHT_0);
+        tile_multiply(SUMS_3, LEFT_1, RIGHT_1);
     }
-    _tile_release();
+    tiles_release();
 }
 #endif
 
@@ -148,8 +148,8 @@ static void peak_int8_tiles(long repetitions) {
     }
 extern const LimitKernels ISA_NAME(limit_kernels);
 const LimitKernels ISA_NAME(limit_kernels) = LIMITS();
-#if defined(ISA_avx512)
+#if defined(ISA_avx512) && defined(WITH_AMX)
 extern const LimitKernels limit_kernels_amx;
 const LimitKernels limit_kernels_amx =
-    LIMITS([PEAK_INT8_TILES] = {peak_int8_tiles, 8.0 * TILE_ROWS * PANEL_ROWS * CELL_COLS});
+    LIMITS([PEAK_INT8_TILES] = {peak_int8_tiles, 8.0 * TILE_ROWS *PANEL_ROWS *CELL_COLS});
 #endif

@@ -1,6 +1,6 @@
 // Quantised panels times many rows of quantised inputs by AMX, the matrix unit of Intel's servers
 // since Sapphire Rapids (2023). An instruction multiplies up to 16 rows of signed bytes with 16
-// columns and adds to int32: as many products as 128 instructions of AVX-512.
+// columns, 32 bytes deep here, and adds to int32: what takes AVX-512 128 instructions.
 //
 //     tile (tiles.h)   rows x bytes of a row    what it holds
 //     left             n <= 16 x 32             n inputs, the columns of a cell
@@ -18,7 +18,7 @@
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
-#if defined(ISA_avx512)
+#if defined(ISA_avx512) && defined(WITH_AMX)
 #include "kernels/cpu/lanes/tiles.h"
 
 // A panel unpacked: bytes (cells, 8, 64), centred; then of each scale group 16 floats s and, in
@@ -81,23 +81,23 @@ ALWAYS_INLINE void multiply(Sums *sums, Unpacked w, size_t group, const int n, c
     const int32_t *high = x->tiles + group / (size_t)groups * (size_t)(8 * n * digits);
     if (groups == 2) high += group % 2 * 4;
     const int32_t *low = high + 8 * n * (digits - 1);
-    _tile_loadd(RIGHT_0, bytes, 64);
+    tile_load(RIGHT_0, bytes, 64);
     if (digits == 2) {
-        _tile_zero(SUMS_1);
-        _tile_loadd(LEFT_1, high, 32);
-        _tile_dpbssd(SUMS_1, LEFT_1, RIGHT_0);
-        _tile_stored(SUMS_1, (*sums)[1], 64);
+        tile_zero(SUMS_1);
+        tile_load(LEFT_1, high, 32);
+        tile_multiply(SUMS_1, LEFT_1, RIGHT_0);
+        tile_store(SUMS_1, (*sums)[1], 64);
     }
-    _tile_zero(SUMS_0);
-    _tile_loadd(LEFT_0, low, 32);
-    _tile_dpbssd(SUMS_0, LEFT_0, RIGHT_0);
-    _tile_stored(SUMS_0, (*sums)[0], 64);
+    tile_zero(SUMS_0);
+    tile_load(LEFT_0, low, 32);
+    tile_multiply(SUMS_0, LEFT_0, RIGHT_0);
+    tile_store(SUMS_0, (*sums)[0], 64);
 }
 
 // acc[t] for the n rows of a block, n a constant.
-ALWAYS_INLINE void dot_tiles(F32x16 *acc, const int n, const int digits, const int groups,
-                             const bool affine, Unpacked w, size_t n_cells, const InputBlock *x,
-                             Sums *sums) {
+SPECIALISED void dot_tiles(F32x16 *acc, const int n, const int digits, const int groups,
+                           const bool affine, Unpacked w, size_t n_cells, const InputBlock *x,
+                           Sums *sums) {
     const size_t n_groups = n_cells * (size_t)groups;
     const float *scales = x->scales, *w_scales = w.scales;
     F32x16 sum[TILE_ROWS];
@@ -134,7 +134,6 @@ ALWAYS_INLINE void dot_tiles(F32x16 *acc, const int n, const int digits, const i
 #define TILES(name, digits, groups, affine)                                                        \
     static void name(F32x16 *acc, Unpacked w, size_t n_cells, const InputBlock *x, Sums *sums) {   \
         switch (x->n) {                                                                            \
-            TILE(1, digits, groups, affine);                                                       \
             TILE(2, digits, groups, affine);                                                       \
             TILE(3, digits, groups, affine);                                                       \
             TILE(4, digits, groups, affine);                                                       \
@@ -160,9 +159,8 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const PanelFormat *format, Unpacke
     UNROLL(2)
     for (int o = 0; o < OUTLIERS; o++) {
         const size_t column = outliers[o].column;
-        // The byte vector of panels.h, and the byte within a row's four.
-        const int8_t *bytes = w.bytes + (column / 8 * 2 + column % 4 / 2) * 64;
-        const int at = (int)(column % 2 * 2 + column % 8 / 4);
+        const int8_t *bytes = w.bytes + byte_vector_of(column) * 64;
+        const int at = byte_of(column);
         I32x16 q = _mm512_sll_epi32(i32_load((const int32_t *)(const void *)bytes),
                                     _mm_cvtsi32_si128(24 - 8 * at));
         const float *s =
@@ -174,8 +172,8 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const PanelFormat *format, Unpacke
     return acc;
 }
 
-// Several panels for each block: what a row of the output gets then are whole cache lines side by
-// side, of one page.
+// Several panels for each block: each row of the output then gets neighbouring cache lines, and its
+// page is looked up once.
 static void project_tiles(const PanelWork *work) {
     static Tile *const RUN[2][2][2] = {
         {{a16_of_32, a16_of_32_affine}, {a16_of_16, a16_of_16_affine}},
@@ -206,13 +204,13 @@ static void project_tiles(const PanelWork *work) {
             }
         }
     }
-    _tile_release(); // else every switch of threads would save them
+    tiles_release();
 }
 
 // ---- the table: AVX-512's, but for many rows of quantised weights ----
 
-// So many rows are worth unpacking a panel: Gop/s of one thread, amx and avx512, on a Sapphire
-// Rapids, 1536 x 576, Q8_0:
+// So many rows are worth unpacking a panel: Gop/s of one thread, amx and avx512, on a Xeon
+// (docs/performance.md), 1536 x 576, Q8_0; bench calls the peak of the tiles as used here 3,200:
 //
 //     rows      4         6         8        16        32       512
 //     a16   104 202   149 212   185 217   261 216   303 210   321 228
@@ -239,7 +237,7 @@ extern const ProjectKernels project_kernels_amx;
 const ProjectKernels project_kernels_amx = {
     .block_rows = BLOCK_ROWS,
     .tile_rows = TILE_ROWS,
-    .direct_rows = A16_ROWS_LEAST,
+    .digit_rows = A16_ROWS_LEAST,
     .form = form_of,
     .quantise = ISA_NAME(quantise_row),
     .panels = panels,

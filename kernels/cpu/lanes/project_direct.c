@@ -209,8 +209,7 @@ ALWAYS_INLINE I32x16 plane_element(const uint8_t *plane, int bits, int f, int by
 ALWAYS_INLINE I32x16 cell_column(const DType dtype, const uint8_t *planes, int column) {
     const PanelFormat format = panel_format(dtype);
     const int low = format.low_bits, high = format.high_bits;
-    // panels.h, read backwards: which field, and which of a row's four bytes, holds this column.
-    const int f = column / 8 * 2 + column % 4 / 2, byte = column % 2 * 2 + column % 8 / 4;
+    const int f = (int)byte_vector_of((size_t)column), byte = byte_of((size_t)column);
     I32x16 q = plane_element(planes, low, f, byte);
     if (high) q = i32_add(q, i32_shift_left(plane_element(planes + 64 * low, high, f, byte), low));
     return format.centre ? i32_sub(q, i32_set(format.centre)) : q;

@@ -75,7 +75,7 @@ typedef struct Tile {
     size_t cols;
     const float *x;
     const uint8_t *next; // what later tiles meet, as many bytes as here; or NULL
-    bool prefetch_rows;  // for dot_strip and the like
+    bool prefetch_rows;  // for prefetch_row
 } Tile;
 
 SPECIALISED void tile(const Tile *t, const DType dtype, const int n, const int width) {

@@ -86,7 +86,7 @@ static InputForm form_of(DType dtype, int n, int block_rows, bool quads) {
 
 const ProjectKernels ISA_NAME(project_kernels) = {
     .block_rows = BLOCK_ROWS,
-    .direct_rows = DIRECT_ROWS,
+    .digit_rows = DIRECT_ROWS,
     .form = form_of,
     .quantise = ISA_NAME(quantise_row),
     .panels = panels,

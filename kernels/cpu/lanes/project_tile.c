@@ -78,11 +78,8 @@ ALWAYS_INLINE F32x16 add_unpacked_outliers(F32x16 acc, const DType dtype, const 
         const int16_t *words = w.words + column / 2 * 32;
         I32x16 q;
         if (bytes) {
-            // 32 int16 are one byte vector: the field of panels.h, and the byte within a row's
-            // four.
-            words = w.words + (column / 8 * 2 + column % 4 / 2) * 32;
-            int at = (int)(column % 2 * 2 + column % 8 / 4);
-            q = i32_bits(i32_load((const int32_t *)(const void *)words), 8 * at, 8);
+            words = w.words + byte_vector_of(column) * 32; // of 32 int16
+            q = i32_bits(i32_load((const int32_t *)(const void *)words), 8 * byte_of(column), 8);
             q = i32_sub(q, i32_set(format.centre));
         } else {
             q = i32_pairs(i16_load(words), i16_pair(&one));
