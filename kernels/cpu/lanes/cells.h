@@ -46,12 +46,13 @@
 // Prefetch distances in bytes. One or two rows of inputs take a line as fast as memory gives it;
 // whether that needs prefetches is the processor's matter (isa_prefetch). On Intel's the L1 cache
 // has too few misses open: from afar to the L2 cache, from there to the L1 cache. GB/s of one row
-// on a Xeon with AMX, one thread (a plain read of memory: 16), a matrix of 400 MB, of 50 MB, of 12:
+// on a Xeon with AMX, one thread (a plain read of memory: 16), matrices of 200 and 400 MB, and
+// three smaller ones:
 //
-//                    Q8_0 a16   Q4_0 a16   a8     Q4_K a8    Q4_0 50 MB   12 MB   1 MB
-//     none                11        10                               18      26     34
-//     L1, 4 KB            13        10     10         10             25      27     40
-//     both, L1 2 KB       14        14     14         13             26      27     37
+//                    Q8_0 a16   Q4_0 a16   a8     Q4_K a8    Q4_0 a16 of 28 MB   7   1
+//     none                11         10                                    18  26  34
+//     L1, 4 KB            13         10     10         10                  25  27  40
+//     both, L1 2 KB       14         14     14         13                  26  27  37
 //
 // On Zen 5 one row of F16 takes 38 GB/s without, 41 with prefetches to the L1 cache, of 41. On Zen
 // 4 prefetches take the place of loads: GB/s of one row with AVX-512, one thread, with and without,

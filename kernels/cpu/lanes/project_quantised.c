@@ -68,7 +68,8 @@ void ISA_NAME(project_quantised)(const PanelWork *work) {
 static void panels(const PanelWork *work) {
 #if defined(ISA_avx512)
     const DType dtype = work->matrix->dtype;
-    if (work->n == 1 && work->prefetch == PREFETCH_NONE && (dtype == DTYPE_F16 || dtype == DTYPE_BF16)) {
+    if (work->n == 1 && work->prefetch == PREFETCH_NONE &&
+        (dtype == DTYPE_F16 || dtype == DTYPE_BF16)) {
         project_float_avx2(work); // on a Zen 4
         return;
     }
