@@ -237,3 +237,15 @@ ALWAYS_INLINE CellScales cell_scales(DType dtype, const Superblock *superblock, 
     }
     return out;
 }
+
+// Of each scale group 16 floats s and, in affine types, 16 floats m. Returns where the next cell's
+// go.
+ALWAYS_INLINE float *store_scales(const DType dtype, float *to, CellScales w) {
+    const PanelFormat format = panel_format(dtype);
+    UNROLL(2)
+    for (int g = 0; g < format.groups; g++, to += 16) {
+        f32_store(to, w.s[g]);
+        if (format.affine) f32_store(to += 16, w.m[g]);
+    }
+    return to;
+}

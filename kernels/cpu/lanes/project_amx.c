@@ -63,12 +63,7 @@ SPECIALISED void unpack_panel(const DType dtype, Unpacked to, const uint8_t *pan
             UNROLL(8)
             for (int f = 0; f < 8; f++, to.bytes += 64)
                 i16_store(to.bytes, _mm512_sub_epi8(cell_bytes(dtype, planes, f), centre));
-            CellScales w = cell_scales(dtype, &superblock, c);
-            UNROLL(2)
-            for (int g = 0; g < format.groups; g++, to.scales += 16) {
-                f32_store(to.scales, w.s[g]);
-                if (format.affine) f32_store(to.scales += 16, w.m[g]);
-            }
+            to.scales = store_scales(dtype, to.scales, cell_scales(dtype, &superblock, c));
         }
         panel += superblock_bytes(&format, superblock.n_cells);
     }

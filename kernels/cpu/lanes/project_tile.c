@@ -55,12 +55,7 @@ SPECIALISED void unpack_panel(const DType dtype, const bool bytes, Unpacked to,
                 i16_store(at + 32 * 2, i16_sub(words.high, centre));
             }
             to.words += bytes ? 0 : 32 * 16;
-            CellScales w = cell_scales(dtype, &superblock, c);
-            UNROLL(2)
-            for (int g = 0; g < format.groups; g++, to.scales += 16) {
-                f32_store(to.scales, w.s[g]);
-                if (format.affine) f32_store(to.scales += 16, w.m[g]);
-            }
+            to.scales = store_scales(dtype, to.scales, cell_scales(dtype, &superblock, c));
         }
         panel += superblock_bytes(&format, superblock.n_cells);
     }
