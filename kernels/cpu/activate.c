@@ -2,7 +2,7 @@
 // arithmetic.
 #include "kernels/cpu/cpu.h"
 
-enum { BLOCK = 4096 }; // elements of one item
+enum { BLOCK = 1024 }; // elements of one item
 
 typedef struct ElementWork {
     const RowKernels *kernels;

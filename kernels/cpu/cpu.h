@@ -63,16 +63,16 @@ static inline bool device_ok(const Device *device) {
 }
 
 // Runs task(context, begin, end, thread) over the items 0 .. n_items - 1 on the active threads of
-// the device, `chunk` (>= 1) items at a time in any order; returns when all are done. No more
-// than one chunk: on the caller's thread, without waking any other. Waking costs about a
-// microsecond, so a chunk is worth some microseconds. `thread` (0 .. threads - 1) names scratch,
-// never results.
+// the device, one or several times `chunk` (>= 1) items at a time in any order; returns when all
+// are done. No more than one chunk: on the caller's thread, without waking any other. Handing one
+// over costs about half a microsecond, so it is worth at least as much. `thread` (0 .. threads - 1)
+// names scratch, never results.
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk);
 
-// How many items make a chunk that is worth waking a thread for (two microseconds or more), when an
-// item costs about `work` multiply-adds. A divided or exponentiated element counts as 8.
+// How many items make a chunk that is worth handing over (half a microsecond or more), when an item
+// costs about `work` multiply-adds. A divided or exponentiated element counts as 8.
 static inline size_t work_chunk(size_t work) {
-    size_t items = 65536 / (work ? work : 1);
+    size_t items = 16384 / (work ? work : 1);
     return items ? items : 1;
 }
 

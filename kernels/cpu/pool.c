@@ -1,16 +1,18 @@
 // Persistent threads, each with a share of the chunks.
 //
 // A region of work is published by storing the shares, end << 32 | next each, and adding its chunks
-// to `left`. A thread takes chunk `next` of its own share, or chunk `end` - 1 of another's, by
-// compare-and-swap, and only then reads what the region is: while a taken chunk is not done, the
-// region cannot end, so the fields stay put. A thread that slept through a region finds nothing to
-// take, and no thread waited for it.
+// to `left`. A thread takes the first half of what is left of its own share, or the last half of
+// another's, by compare-and-swap, and only then reads what the region is: while a taken chunk is
+// not done, the region cannot end, so the fields stay put. A thread that slept through a region
+// finds nothing to take, and no thread waited for it.
 //
 //     run:     task, context ... ; shares ; left + n ; wake the sleepers ; work ; done == n ?
-//     thread:  take a chunk, left - 1 -> task -> done + 1 ; none left: spin for a while ; sleep
+//     thread:  take n chunks, left - n -> task -> done + n ; none left: spin for a while ; sleep
 //
 // So each thread reads its own share in one direction, as the hardware that fetches ahead likes it;
-// one that is done takes the far ends of the others' shares.
+// one that is done takes the far ends of the others' shares. The halves shrink to a chunk, and no
+// thread waits for longer than one takes, though there are few pieces (guided self-scheduling,
+// Polychronopoulos and Kuck 1987).
 //
 // Spinning hands work over in some 0.1 us where waking costs 30 us, but on a busy machine it burns
 // the time slice that the work needs. So it is bounded, and a thread that notices a gap in the
@@ -107,6 +109,10 @@ static void spin_paid(int64_t *budget) { // work came while we spun
     if (*budget < SPIN_MOST_NS) *budget += *budget / 16 + 1;
 }
 
+typedef struct Chunks { // taken together
+    size_t first, count;
+} Chunks;
+
 static bool chunks_left(Pool *pool) {
     return atomic_load(&pool->left) > 0;
 }
@@ -114,24 +120,25 @@ static bool chunks_left(Pool *pool) {
 // The compare-and-swap may succeed on numbers that a thread read in an earlier region, if a later
 // one has come to the same. That is right too: the chunk taken is one of the later region, whose
 // fields are read only now.
-static bool take_from(atomic_uint_fast64_t *share, bool is_own, size_t *index) {
+static bool take_from(atomic_uint_fast64_t *share, bool is_own, Chunks *chunks) {
     uint64_t state = atomic_load_explicit(share, memory_order_acquire), rest;
     do {
         uint32_t next = (uint32_t)state, end = (uint32_t)(state >> 32);
         if (next >= end) return false;
-        rest = is_own ? state + 1 : (uint64_t)(end - 1) << 32 | next;
-        *index = is_own ? next : end - 1;
+        uint32_t count = (end - next + 1) / 2;
+        rest = is_own ? state + count : (uint64_t)(end - count) << 32 | next;
+        *chunks = (Chunks){is_own ? next : end - count, count};
     } while (!atomic_compare_exchange_weak(share, &state, rest));
     return true;
 }
 
 // From the own share first. `left` may be below 0 for a moment, when a chunk is taken before
 // pool_run has added it.
-static bool take_chunk(Pool *pool, int thread, size_t *index) {
+static bool take_chunks(Pool *pool, int thread, Chunks *chunks) {
     for (int i = 0; i < pool->n_threads && chunks_left(pool); i++) {
         struct Worker *worker = &pool->workers[(thread + i) % pool->n_threads];
-        if (take_from(&worker->share, i == 0, index)) {
-            atomic_fetch_sub(&pool->left, 1);
+        if (take_from(&worker->share, i == 0, chunks)) {
+            atomic_fetch_sub(&pool->left, (int)chunks->count);
             return true;
         }
     }
@@ -141,16 +148,18 @@ static bool take_chunk(Pool *pool, int thread, size_t *index) {
 // Takes and runs chunks until none is left. True if there was any.
 static bool work(Pool *pool, int thread) {
     bool any = false;
-    size_t index;
-    while (take_chunk(pool, thread, &index)) {
-        size_t begin = index * pool->chunk, end = begin + pool->chunk;
+    Chunks taken;
+    while (take_chunks(pool, thread, &taken)) {
+        size_t begin = taken.first * pool->chunk, end = begin + taken.count * pool->chunk;
         // Before the task: as soon as `done` reaches n_chunks the caller may overwrite the region.
         unsigned n_chunks = (unsigned)((pool->n_items + pool->chunk - 1) / pool->chunk);
         pool->task(pool->context, begin, end < pool->n_items ? end : pool->n_items, thread);
         // The other half is in wait_until_done, which first says that it sleeps and then looks at
         // `done`. Both pairs are sequentially consistent, so at least one thread sees what the
         // other wrote.
-        if (atomic_fetch_add(&pool->done, 1) + 1 == n_chunks && atomic_load(&pool->caller_sleeps))
+        unsigned count = (unsigned)taken.count;
+        if (atomic_fetch_add(&pool->done, count) + count == n_chunks &&
+            atomic_load(&pool->caller_sleeps))
             futex_wake(&pool->done);
         any = true;
     }

@@ -1,8 +1,8 @@
 // Threads that wait for work: a bounded spin, then sleep.
 //
 // One region of work at a time. The caller works too, as thread 0. Each thread has a share of the
-// items, which lie beside each other, and takes them in chunks; one that is done takes chunks of
-// the others, from the end, so a thread that loses its processor holds up no more than one chunk.
+// items, which lie beside each other, and takes half of what is left of it, down to a chunk; one
+// that is done takes from the others, from the end.
 #pragma once
 
 #include "base/processors.h"

@@ -13,9 +13,9 @@
 enum {
     MOST_PROJECTIONS = 16,
     PARALLEL_BYTES = 192 * 1024, // less is done before another thread has joined
-    CHUNK_BYTES = 64 * 1024,     // a thread takes so much at once, or more
-    CHUNKS_PER_THREAD = 16,      // so that the last chunk does not keep the others waiting for long
-    PREPARED_ROWS = 4,           // input rows that a thread prepares together
+    CHUNK_BYTES = 32 * 1024,     // a thread takes so much at once, or more
+    CHUNKS_PER_THREAD = 16,      // at most: the last one keeps the others waiting
+    PREPARED_ROWS = 8,           // input rows that a thread prepares together
     PREPARED_AT_ONCE = 2048,     // elements of them: some microseconds
     SEGMENT_ROWS = 96,           // a panel is unpacked once for so many input rows at least
     ROWS_AT_MEMORY_SPEED = 4,    // input rows that multiply in the time that a weight is read
@@ -190,7 +190,8 @@ static void prepare_task(void *context, size_t begin, size_t end, int thread) {
 }
 
 static void prepare(Preparing *p, size_t n_blocks, size_t most) {
-    // Integers of four rows mostly have cache lines of their own; floats of a block share them.
+    // The rows of a block share cache lines: a quarter of a cell of four rows of words or of eight
+    // rows of bytes has one. So the blocks of MAX_BLOCK_ROWS are not cut.
     p->part_rows = p->floats ? most : PREPARED_ROWS;
     p->parts = (most + p->part_rows - 1) / p->part_rows;
     size_t at_once = PREPARED_AT_ONCE / (p->part_rows * p->cols);
