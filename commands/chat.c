@@ -79,16 +79,22 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
         if (context < s->config->max_seq_len) context = s->config->max_seq_len;
     }
     SessionModel wanted = {.context = context, .max_logit_rows = drafting_rows(chat->drafting)};
-    return session_open_model(s, &wanted, error) && drafting_begin(chat->drafting, s, error) &&
-           chat_session_restore(chat, error) && conversation_open_sampler(chat, error) &&
-           transcript_open(chat, error);
+    const char *system = options->system; // once more: whether it fits into the context
+    return session_open_model(s, &wanted, error) &&
+           (!system || conversation_set_system(chat, system, strlen(system), error)) &&
+           drafting_begin(chat->drafting, s, error) && chat_session_restore(chat, error) &&
+           conversation_open_sampler(chat, error) && transcript_open(chat, error);
 }
 
 void chat_introduce(Chat *chat) {
     const Session *s = &chat->session;
     if (chat->introduced || s->options->quiet) return;
     chat->introduced = true;
-    note("chat format %s, context %d", chat_template_name(chat->format), s->model->options.context);
+    char seed[32] = "";
+    if (!option_given(s->options, OPTION_SEED))
+        snprintf(seed, sizeof seed, ", seed %" PRIu64, chat->seed);
+    note("chat format %s, context %d%s", chat_template_name(chat->format),
+         s->model->options.context, seed);
     if (chat->is_base && chat->typed)
         note("the model's file has no chat template: if it is a base model, it may go on with your "
              "text instead of answering");
@@ -96,7 +102,6 @@ void chat_introduce(Chat *chat) {
         note("each token sees the first %d tokens of the conversation and the newest %d (attention "
              "sinks), at their places in it",
              SESSION_SINKS, s->model->pattern.parts[1].a);
-    if (!option_given(s->options, OPTION_SEED)) note("seed %" PRIu64, chat->seed);
 }
 
 // -i or -f: one message, one answer. Ctrl-C is exit code 130 here; in a conversation it only ends
@@ -165,7 +170,7 @@ static bool converse_typed(Chat *chat, Error *error) {
         }
         warned = false;
         line_editor_hush(chat->editor); // /save reads all of the model
-        SlashResult what = message.size ? slash_run(chat, &message) : SLASH_DONE;
+        SlashResult what = slash_run(chat, &message);
         if (what == SLASH_EXIT) break;
         if (what == SLASH_DONE) continue;
         if (message.size)

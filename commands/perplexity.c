@@ -213,7 +213,9 @@ static void print_text(const Run *run, const Figures *f, const DivergenceSummary
     else
         output_print("stride %zu\n", w->stride);
     output_print("mean nll       %.6f nats\n", f->mean);
-    output_print("perplexity     %.4f +- %.4f\n", f->perplexity, f->error);
+    output_print("perplexity     %.4f", f->perplexity);
+    if (isfinite(f->error)) output_print(" +- %.4f", f->error); // not of one token
+    output_print("\n");
     if (run->score.bytes) output_print("bits per byte  %.5f\n", f->bits);
     output_print("top-1          %.2f %%\n", 100 * f->top1);
     if (!d) return;

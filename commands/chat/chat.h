@@ -150,6 +150,7 @@ typedef enum SlashResult {
     SLASH_SEND, // `message` is to be sent
     SLASH_EXIT,
 } SlashResult;
-// Runs a message that begins with a slash; "//" sends the rest with one slash. *message may become
-// another text, which /retry sends again.
+// Runs a message that begins with a slash, behind blanks or none; "//" sends the rest with one
+// slash. One of blanks alone is not sent. *message may become another text, which /retry sends
+// again.
 SlashResult slash_run(Chat *chat, Buffer *message);

@@ -273,6 +273,11 @@ static bool check_kind(const char *path, Error *error) {
         "%s: is a binary file, as chat --session writes it; /load reads what /save wrote", path);
 }
 
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 bool conversation_load(Chat *chat, const char *path, Error *error) {
     FileCopy copy;
     ChatOrigin origin;
@@ -282,5 +287,10 @@ bool conversation_load(Chat *chat, const char *path, Error *error) {
     bool good = conversation_read(chat, copy.bytes, copy.size, &origin, error);
     file_copy_close(&copy);
     if (!good) return error_prefix(error, path);
+    char mine[sizeof origin.model];
+    const char *name = chat->options.model;
+    escape_bytes(mine, sizeof mine, name, strlen(name));
+    if (*origin.model && strcmp(last_part(origin.model), last_part(mine)) != 0)
+        note("%s is of another model, %s: this one reads its texts", path, last_part(origin.model));
     return conversation_take_back(chat, &more, error);
 }

@@ -228,7 +228,12 @@ static char *trimmed(char *text) {
 }
 
 SlashResult slash_run(Chat *chat, Buffer *message) {
-    if (!message->size || message->bytes[0] != '/') return SLASH_SEND;
+    size_t blanks = 0;
+    while (blanks < message->size && strchr(" \t\n", message->bytes[blanks]))
+        blanks++;
+    if (blanks == message->size) return SLASH_DONE;
+    if (message->bytes[blanks] != '/') return SLASH_SEND;
+    memmove(message->bytes, message->bytes + blanks, message->size -= blanks);
     if (message->size > 1 && message->bytes[1] == '/') {
         memmove(message->bytes, message->bytes + 1, --message->size);
         return SLASH_SEND;

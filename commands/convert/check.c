@@ -87,8 +87,9 @@ static void print(Check *c, size_t rows) {
     if (c->source->options->json) {
         print_json(f, &d, rows);
     } else {
-        output_print("perplexity     %.4f -> %.4f (%+.2f %%) on %zu tokens\n", f[0].perplexity,
-                     f[1].perplexity, 100 * (f[1].perplexity / f[0].perplexity - 1), rows);
+        output_print("perplexity     %.4f -> %.4f (%+.2f %%) on %zu token%s\n", f[0].perplexity,
+                     f[1].perplexity, 100 * (f[1].perplexity / f[0].perplexity - 1), rows,
+                     rows == 1 ? "" : "s");
         output_print("KL divergence  %.3g nats, 99 %% within %.3g, largest %.3g\n", d.kl_mean,
                      d.kl_p99, d.kl_max);
         output_print("same top-1     %.3f %%\n", 100 * d.top1_agreement);

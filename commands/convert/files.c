@@ -35,6 +35,16 @@ static const char CONFIG[] = "config.json";
 
 // ---- the paths of the output ----
 
+// The extension of ours that is one slip away from the path's; NULL: none is.
+static const char *misspelt_extension(const char *path) {
+    static const char *const OURS[] = {".gguf", ".safetensors", ".bin"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof OURS / sizeof *OURS; i++)
+        if (edit_distance((TextSpan){dot, strlen(dot)}, (TextSpan){OURS[i], strlen(OURS[i])}) <= 1)
+            return OURS[i];
+    return NULL;
+}
+
 // An existing directory, or a name that ends with '/', is a directory whatever its extension.
 bool out_place_find(OutPlace *place, const char *path, Error *error) {
     const char *slash = strrchr(path, '/');
@@ -53,13 +63,20 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
         return join(place->tensors, path, "", error);
     }
     // Names that convert is asked for by mistake. Any other name is that of a directory.
-    static const char *const OTHERS[] = {".model", ".json", ".pt", ".pth"};
+    static const char *const OTHERS[] = {".model", ".json", ".pt",  ".pth", ".txt",
+                                         ".ggml",  ".onnx", ".npz", ".zip", ".md"};
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
         if (ends_with(path, OTHERS[i]))
             return error_set(error, ERROR_USAGE,
                              "%.200s: convert writes .gguf, .bin, .safetensors, and directories "
                              "with model.safetensors, no %s",
                              path, OTHERS[i]);
+    const char *meant = misspelt_extension(path);
+    if (meant)
+        return error_set(
+            error, ERROR_USAGE,
+            "%.200s: did you mean %s? (%.200s/ is a directory, with model.safetensors)", path,
+            meant, path);
     return join(place->directory, path, "/", error) &&
            join(place->tensors, place->directory, SINGLE, error);
 }

@@ -10,11 +10,13 @@
 #include "weights/checkpoint.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 bool parse_unsigned(uint64_t *out, const char *text) {
     size_t length = strlen(text);
@@ -62,7 +64,7 @@ bool parse_choice(int *out, const char *choices, const char *text) {
     size_t length = strlen(text);
     for (int i = 0;; i++) {
         size_t choice = strcspn(choices, "|");
-        if (choice == length && !memcmp(choices, text, length)) {
+        if (choice == length && !strncasecmp(choices, text, length)) { // "Q4_K_M" as in file names
             *out = i;
             return true;
         }
@@ -337,12 +339,19 @@ static bool walk(Walk *w, Options *options, Error *error) {
     optind = 1;
     for (;;) {
         if (!skip_foreign(w, error)) return false;
+        const char *word = optind < w->argc ? w->argv[optind] : "";
         int index = 0, code = getopt_long(w->argc, w->argv, shorts, longs, &index);
         if (code == -1) break;
-        if (code == 1)
+        if (code == 1) {
             add_word(w, optarg);
-        else if (!take_option(options, code, longs[index].name, w->command, w->argv, error))
+        } else if (!take_option(options, code, longs[index].name, w->command, w->argv, error)) {
+            // getopt reads "-nlg 99" as -n with the value "lg". "-t5x" is no word.
+            Error misspelt = {0};
+            if (word[0] && word[1] && isalpha((unsigned char)word[2]) &&
+                is_misspelt(word, w->command, &misspelt))
+                *error = misspelt;
             return false;
+        }
     }
     for (; optind < w->argc; optind++) // behind --
         add_word(w, w->argv[optind]);

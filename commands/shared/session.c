@@ -8,12 +8,12 @@
 // weights are loaded; and lets the prompt's length decide the context.
 #include "commands/shared/session.h"
 #include "base/buffer.h"
-#include "base/file_reader.h"
 #include "base/hash.h"
 #include "base/sandbox.h"
 #include "base/text.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
+#include "commands/shared/prompt.h"
 #include "model/ranks.h"
 
 #include <inttypes.h>
@@ -87,13 +87,16 @@ bool session_open_grammar(Session *s, Error *error) {
     int flags =
         (o->grammar ? LIMPID_GBNF : LIMPID_JSON_SCHEMA) | (o->ignore_eos ? LIMPID_ENDLESS : 0);
     limpid_error problem = {0};
-    FileCopy copy;
+    Text text;
+    TextLimit limit = {.bytes = LIMIT_GRAMMAR_BYTES};
     if (!path) return true;
-    if (!check_grammar_path(o, error) || !session_need_tokenizer(s, error)) return false;
-    if (!file_copy_open(&copy, path, LIMIT_GRAMMAR_BYTES, error)) return error_prefix(error, path);
-    s->grammar_digest = fnv1a(FNV_START, copy.bytes, copy.size);
-    s->grammar = limpid_grammar_open(s->file, flags, (const char *)copy.bytes, copy.size, &problem);
-    file_copy_close(&copy);
+    // Any file, so that a shell's <(command) is one.
+    if (!check_grammar_path(o, error) || !session_need_tokenizer(s, error) ||
+        !text_read(&text, &(Options){.file = path}, &limit, error))
+        return false;
+    s->grammar_digest = fnv1a(FNV_START, text.bytes, text.length);
+    s->grammar = limpid_grammar_open(s->file, flags, text.bytes, text.length, &problem);
+    text_free(&text);
     return session_problem(error, s->grammar, &problem) || error_prefix(error, path);
 }
 

@@ -167,18 +167,57 @@ static int list_matches(char *out, size_t size, TextSpan word, CommandBit comman
     return count;
 }
 
-// The nearest name of the command's options; NULL: none is near.
-static const char *nearest_option(TextSpan word, CommandBit command) {
-    const char *nearest = NULL;
-    size_t least = misspellings(word.length) + 1;
-    for (const OptionRow *row = option_rows(); row->name; row++) {
-        if (!(row->commands & command)) continue;
-        size_t distance = edit_distance(word, (TextSpan){row->name, strlen(row->name)});
-        if (distance >= least) continue;
-        least = distance;
-        nearest = row->name;
+// The nearest so far of names without their dashes.
+typedef struct Nearest {
+    TextSpan word, name; // name.text NULL: none is near
+    const char *dashes;
+    size_t distance;
+} Nearest;
+
+static void compare_name(Nearest *n, const char *dashes, TextSpan name) {
+    size_t distance = edit_distance(n->word, name);
+    if (distance >= n->distance) return;
+    n->distance = distance;
+    n->name = name;
+    n->dashes = dashes;
+}
+
+// Among the names of the command's options.
+static Nearest nearest_option(TextSpan word, CommandBit command) {
+    Nearest n = {.word = word, .distance = misspellings(word.length) + 1};
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        if (row->commands & command)
+            compare_name(&n, "--", (TextSpan){row->name, strlen(row->name)});
+    return n;
+}
+
+// Among those of other programs too.
+static Nearest nearest_name(TextSpan word, CommandBit command) {
+    Nearest n = nearest_option(word, command);
+    for (int i = 0; i < N_FOREIGN; i++) {
+        for (const char *name = FOREIGN[i].names; *name;) {
+            size_t length = strcspn(name, "|"), dashes = strspn(name, "-");
+            compare_name(&n, dashes == 2 ? "--" : "-", (TextSpan){name + dashes, length - dashes});
+            name += length + (name[length] == '|');
+        }
     }
-    return nearest;
+    return n;
+}
+
+static bool suggest(const char *argument, const Nearest *n, Error *error) {
+    return error_set(error, ERROR_USAGE, "unknown option %.60s: did you mean %s%.*s?", argument,
+                     n->dashes, (int)n->name.length, n->name.text);
+}
+
+bool is_misspelt(const char *argument, CommandBit command, Error *error) {
+    enum { LEAST = 3 }; // two letters are near to too many names
+    if (*argument != '-' || argument[1] == '-') return false;
+    TextSpan word = {argument + 1, strcspn(argument + 1, "=")};
+    if (word.length < LEAST) return false;
+    Nearest n = nearest_name(word, command);
+    if (!n.name.text) return false;
+    suggest(argument, &n, error);
+    return true;
 }
 
 bool refuse_unknown(const char *argument, CommandBit command, Error *error) {
@@ -187,10 +226,12 @@ bool refuse_unknown(const char *argument, CommandBit command, Error *error) {
     bool is_long = !strncmp(argument, "--", 2) && word.length;
     if (is_long && list_matches(names, sizeof names, word, command) > 1)
         return error_set(error, ERROR_USAGE, "%.60s is ambiguous: %s", argument, names);
-    const char *nearest = is_long ? nearest_option(word, command) : NULL;
-    if (nearest)
-        return error_set(error, ERROR_USAGE, "unknown option %.60s: did you mean --%s?", argument,
-                         nearest);
+    if (is_long) {
+        Nearest n = nearest_option(word, command);
+        if (n.name.text) return suggest(argument, &n, error);
+    } else if (is_misspelt(argument, command, error)) {
+        return false;
+    }
     return error_set(error, ERROR_USAGE, "unknown option %.60s (`run COMMAND --help` lists them)",
                      argument);
 }

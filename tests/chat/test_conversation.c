@@ -103,6 +103,43 @@ Test(conversation, what_was_saved_is_loaded_again) {
     test_run_free(&r);
 }
 
+#define USER "{\"role\":\"user\",\"content\":\"a\"}"
+#define ASSISTANT "{\"role\":\"assistant\",\"content\":\"b\"}"
+
+Test(conversation, a_file_of_another_model_is_loaded_and_that_is_said) {
+    char a[700];
+    static const char TEXT[] =
+        "{\"model\":{\"path\":\"/far/other.gguf\"},\"messages\":[" USER "," ASSISTANT "]}";
+    test_write_file(test_temporary("other.json"), TEXT, sizeof TEXT - 1);
+    const TypedKeys keys[] = {command(a, "/load %s\n", "other.json"), {"> ", "\x04"}};
+    TestRun r = chat_typed(small_model(), "", keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    if (strstr(r.out, "without jansson")) SKIP("this build reads no JSON");
+    CHECK(strstr(r.out, "is of another model, other.gguf"), "%s", r.out);
+    CHECK(strstr(r.out, "loaded: 1 exchange"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// Blanks are no message, and a command may stand behind some. A system message that leaves no room
+// is refused before it is in the way of every message.
+Test(conversation, blanks_are_not_sent_and_a_system_message_must_fit) {
+    static char keys[2200];
+    snprintf(keys, sizeof keys, "/system %02000d\n", 0);
+    const TypedKeys typed[] = {{"> ", "   \n"}, {"> ", "  /stats\n"}, {"> ", keys},
+                               {"> ", "One\n"}, {"> ", "/stats\n"},   {"> ", "/exit\n"}};
+    TestRun r = chat_typed(small_model(), "|-c|64|--max-tokens|2", typed, COUNT(typed));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "0 exchanges; "), "%s", r.out);
+    CHECK(strstr(r.out, "/system: the system message has "), "%s", r.out);
+    CHECK(strstr(r.out, "1 exchange; "), "%s", r.out);
+    test_run_free(&r);
+    TestRun begun =
+        program("chat|%s|--template|llama2|-q|-c|64|-i|One|--system|%0900d", small_model(), 0);
+    CHECK_INT(begun.status, ERROR_USAGE);
+    CHECK(strstr(begun.err, "the system message has "), "%s", begun.err);
+    test_run_free(&begun);
+}
+
 Test(conversation, a_file_of_a_session_is_not_loaded_and_is_named) {
     char a[700];
     test_write_file(test_temporary("kept.chat"), "limpidkv\2\0\0\0", 12);
@@ -112,9 +149,6 @@ Test(conversation, a_file_of_a_session_is_not_loaded_and_is_named) {
     CHECK(strstr(r.out, "--session"), "%s", r.out);
     test_run_free(&r);
 }
-
-#define USER "{\"role\":\"user\",\"content\":\"a\"}"
-#define ASSISTANT "{\"role\":\"assistant\",\"content\":\"b\"}"
 
 // Each is told in one line, and the conversation goes on.
 Test(conversation, a_file_that_holds_none_is_not_loaded_and_says_why) {

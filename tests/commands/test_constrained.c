@@ -115,6 +115,14 @@ Test(constrained, a_grammar_of_every_text_changes_nothing) {
     }
 }
 
+// A file without a size: a shell's <(command).
+Test(constrained, a_grammar_comes_through_a_pipe) {
+    TestRun r = program_shell("echo 'root ::= \"ab\"' | $RUN $MODEL -i x --grammar /dev/stdin -q");
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.err);
+    CHECK_STRING(r.out, "xab\n"); // with the prompt
+    test_run_free(&r);
+}
+
 // The end of the text is a token too: allowed where the grammar is complete, and forbidden by
 // --ignore-eos.
 Test(constrained, ends_where_the_grammar_does) {

@@ -82,6 +82,8 @@ Test(convert_outputs, outputs_that_cannot_be) {
     check_no_conversion("%s|%s", from, "/dev/full", ERROR_IO, "/dev/full/");
     check_no_conversion("%s|%s", from, "out.pt", ERROR_USAGE,
                         "convert writes .gguf, .bin, .safetensors");
+    check_no_conversion("%s|%s", from, "out.txt", ERROR_USAGE, "no .txt");
+    check_no_conversion("%s|%s", from, "out.ggfu", ERROR_USAGE, "did you mean .gguf?");
     check_no_conversion("%s|%s", from, "", ERROR_USAGE, "no name");
     check_no_conversion("%s%s", from, "", ERROR_USAGE, "convert wants a model and an output");
     check_no_conversion("%s|%s|third", from, "x.gguf", ERROR_USAGE, "one argument too many");

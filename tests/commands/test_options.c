@@ -190,11 +190,28 @@ Test(options, no_option_is_taken_for_one_of_another_program) {
     CHECK(foreign_option("-r", FOR_GENERATE) && !foreign_option("-r", FOR_BENCH));
 }
 
+Test(options, a_choice_may_be_in_capitals) {
+    Options o;
+    Error error;
+    CHECK(parse(&o, FOR_CONVERT, "m|out|--type|Q4_K_M", &error), "%s", error.message);
+    int small = o.type;
+    CHECK(parse(&o, FOR_CONVERT, "m|out|--type|q4_k_m", &error), "%s", error.message);
+    CHECK_INT(small, o.type);
+    CHECK(parse(&o, FOR_GENERATE, "m|--kv|BF16", &error), "%s", error.message);
+    CHECK_INT(o.kv, KV_BF16);
+}
+
 Test(options, a_misspelt_name_gets_the_nearest) {
     refused(FOR_GENERATE, "m|--tmep|1", "unknown option --tmep: did you mean --temp?");
     refused(FOR_GENERATE, "m|--max-token=1x", "--max-token");
     refused(FOR_GENERATE, "m|--sede=1", "did you mean --seed?");
     refused(FOR_BENCH, "m|--promt-length|8", "did you mean --prompt-length?");
+    // Of one dash: getopt reads the first letter alone.
+    refused(FOR_GENERATE, "m|-nlg|99", "unknown option -nlg: did you mean -ngl?");
+    refused(FOR_GENERATE, "m|-tempp|1", "unknown option -tempp: did you mean --temp?");
+    refused(FOR_CHAT, "m|-lora|x", "unknown option -lora: did you mean --lora?");
+    refused(FOR_GENERATE, "m|-xyz", "unknown option -x");
+    refused(FOR_GENERATE, "m|-t5x", "-t: got \"5x\"");
     refused(FOR_GENERATE, "m|--repeat|1",
             "--repeat is ambiguous: --repeat-penalty, --repeat-last-n");
     refused(FOR_GENERATE, "m|--entirely-else",
