@@ -236,7 +236,8 @@ static bool run(Conversion *c, Error *error) {
     if (!o->quiet) {
         char name[128];
         find_name(name, c->session);
-        types_tell(&c->out, c->place.kind, name);
+        bool is_own = builtin_is_meant(checkpoint_path(c->session->checkpoint));
+        types_tell(&c->out, c->place.kind, is_own ? NULL : name);
         tell_window(c);
     }
     interrupt_begin(); // from the first file on, so that Ctrl-C leaves none

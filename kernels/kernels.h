@@ -65,6 +65,10 @@ typedef struct DeviceInfo {
 } DeviceInfo;
 const DeviceInfo *device_info(const Device *device); // borrowed
 
+// Whether the host can read device memory as its own. A constant, for debuggers, which cannot call
+// functions everywhere.
+extern const bool DEVICE_MEMORY_IS_HOST;
+
 // `bytes` of zeroed device memory, 64-byte aligned; NULL after a failure (see device_error).
 void *device_alloc(Device *device, size_t bytes);
 void device_free(Device *device, void *memory); // NULL is fine

@@ -66,7 +66,8 @@ typedef struct TypesWanted {
 bool types_read(TypesWanted *wanted, const Options *options, OutKind kind, Error *error);
 // After outgoing_plan: exit code 2 where a pattern of --tensor-type matches no matrix.
 bool types_check(const TypesWanted *wanted, Error *error);
-// Notes: where a tensor could not keep its type or is rounded a second time. `name` is the model's.
+// Notes: where a tensor could not keep its type or is rounded a second time. `name` is the model's;
+// NULL: there is no original of it.
 void types_tell(const Outgoing *out, OutKind kind, const char *name);
 
 // ---- encode.c ----

@@ -96,10 +96,13 @@ static void tell_other(const Outgoing *out) {
 
 // A second rounding adds its error to that of the first, which only the original does not have.
 static void tell_again(const Outgoing *out, const char *name) {
+    char original[300] = "";
     if (!out->n_again) return;
-    note("%zu matrices are quantised already (the first is %s) and are rounded a second time; the "
-         "original of %s, in F16 or BF16, is the better source",
-         out->n_again, dtype_info(out->again)->name, name);
+    if (name)
+        snprintf(original, sizeof original,
+                 "; the original of %.200s, in F16 or BF16, is the better source", name);
+    note("%zu matrices are quantised already (the first is %s) and are rounded a second time%s",
+         out->n_again, dtype_info(out->again)->name, original);
 }
 
 void types_tell(const Outgoing *out, OutKind kind, const char *name) {

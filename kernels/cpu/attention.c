@@ -232,8 +232,8 @@ static void run_waves(Device *device, AttentionWork *w, int n_passes, size_t chu
     for (int c = w->first_chunk; c <= w->last_chunk; c += w->wave_chunks) {
         w->wave_chunk = c;
         int count = smaller(w->wave_chunks, w->last_chunk - c + 1);
-        // Chunks beyond the last are found empty. A thread takes several beside each other, so that
-        // it knows what to fetch, but no more than an eighth of its share.
+        // Chunks beyond the last are found empty. A thread takes several beside each other at once,
+        // an eighth of its share or more, so that it knows what to fetch.
         size_t items = (size_t)n_passes * (size_t)w->wave_chunks;
         size_t several = items / (8 * wave.n_threads), least = work_chunk(chunk_work);
         device_run(device, single_chunks, &wave, items, several > least ? several : least);

@@ -57,6 +57,7 @@ Device *device_open(int threads, Precision precision) {
     device->precision = precision;
     device->info = (DeviceInfo){.threads = 1, .batch_invariant = true};
     device->active_threads = 1;
+    device->parts = 1;
     choose_kernels(device);
     if (threads <= 0) threads = processors_usable();
     if (threads > PROCESSORS_MOST)
@@ -89,6 +90,8 @@ void device_close(Device *device) {
 const Error *device_error(const Device *device) {
     return &device->error;
 }
+
+const bool DEVICE_MEMORY_IS_HOST = true;
 
 const DeviceInfo *device_info(const Device *device) {
     return &device->info;
@@ -174,38 +177,34 @@ typedef struct Stoppable {
     PoolTask *task;
     void *context;
     const int *stop;
+    size_t step; // items between two looks at `stop`
 } Stoppable;
 
-static void run_unless_stopped(void *context, size_t begin, size_t end, int thread) {
+static void run_until_stopped(void *context, size_t begin, size_t end, int thread) {
     const Stoppable *s = context;
-    if (!pass_stopped(s->stop)) s->task(s->context, begin, end, thread);
+    for (; begin < end && !pass_stopped(s->stop); begin += s->step)
+        s->task(s->context, begin, end - begin < s->step ? end : begin + s->step, thread);
 }
 
-// An operation of so many chunks takes long enough to look at `stop` between them, and one of fewer
-// is over soon.
-enum { MANY_CHUNKS = 8 };
+// An operation of so many chunks takes long enough to look at `stop` within it, and one of fewer is
+// over soon. One thread takes a second for a matrix of a large model and a chunk of rows; for few
+// rows it takes less than a tenth of that, and looking once is enough.
+enum { MANY_CHUNKS = 8, MANY_ROWS = 32, PARTS = 16 };
 
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
     if (!n_items || pass_stopped(device->stop)) return;
-    Stoppable stoppable = {task, context, device->stop};
-    bool looks = device->stop && (device->parts > 1 || n_items / MANY_CHUNKS > chunk);
-    if (looks) {
-        task = run_unless_stopped;
+    bool shares = device->active_threads > 1 && n_items > chunk;
+    size_t parts = shares ? PARTS : (size_t)device->parts;
+    Stoppable stoppable = {task, context, device->stop, (n_items + parts - 1) / parts};
+    if (device->stop && (device->parts > 1 || n_items / MANY_CHUNKS > chunk)) {
+        task = run_until_stopped;
         context = &stoppable;
     }
-    if (device->active_threads > 1 && n_items > chunk) {
+    if (shares)
         pool_run(device->pool, task, context, n_items, chunk);
-        return;
-    }
-    size_t part = looks ? (n_items + device->parts - 1) / device->parts : n_items;
-    for (size_t begin = 0; begin < n_items; begin += part)
-        task(context, begin, begin + part < n_items ? begin + part : n_items, 0);
+    else
+        task(context, 0, n_items, 0);
 }
-
-// One thread takes a second for a matrix of a large model and a chunk of rows, so that `stop` is
-// looked at within an operation. For few rows it takes less than a tenth of that, and looking once
-// is enough.
-enum { MANY_ROWS = 32, PARTS = 16 };
 
 // Nothing is recorded. A pass is timed to find out how many threads suit it; what follows until the
 // next one, sampling above all, runs on as many.

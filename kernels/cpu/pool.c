@@ -10,13 +10,14 @@
 //     thread:  take n chunks, left - n -> task -> done + n ; none left: spin for a while ; sleep
 //
 // So each thread reads its own share in one direction, as the hardware that fetches ahead likes it;
-// one that is done takes the far ends of the others' shares. The halves shrink to a chunk, and no
-// thread waits for longer than one takes, though there are few pieces (guided self-scheduling,
-// Polychronopoulos and Kuck 1987).
+// one that is done takes the far ends of the others' shares. Pieces shrink to a chunk: there are
+// few of them, and threads that are equally fast end within a chunk of each other. (Guided
+// self-scheduling, Polychronopoulos and Kuck 1987, does so with one list for all threads.) A thread
+// that loses its processor holds up half of its share at most.
 //
-// Spinning hands work over in some 0.1 us where waking costs 30 us, but on a busy machine it burns
-// the time slice that the work needs. So it is bounded, and a thread that notices a gap in the
-// clock (it was not running) spins less from then on.
+// Spinning hands work over in half a microsecond where waking costs 30, but on a busy machine it
+// burns the time slice that the work needs. So it is bounded, and a thread that notices a gap in
+// the clock (it was not running) spins less from then on.
 #include "kernels/cpu/pool.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@ enum {
     MOST_PROJECTIONS = 16,
     PARALLEL_BYTES = 192 * 1024, // less is done before another thread has joined
     CHUNK_BYTES = 32 * 1024,     // a thread takes so much at once, or more
-    CHUNKS_PER_THREAD = 16,      // at most: the last one keeps the others waiting
+    CHUNKS_PER_THREAD = 16,      // so that the last chunk does not keep the others waiting for long
     PREPARED_ROWS = 8,           // input rows that a thread prepares together
     PREPARED_AT_ONCE = 2048,     // elements of them: some microseconds
     SEGMENT_ROWS = 96,           // a panel is unpacked once for so many input rows at least

@@ -36,6 +36,8 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
+const bool DEVICE_MEMORY_IS_HOST = true;
+
 const DeviceInfo *device_info(const Device *device) {
     static const DeviceInfo INFO = {.description = "reference, 1 thread, plain loops",
                                     .threads = 1,

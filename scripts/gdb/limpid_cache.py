@@ -4,7 +4,7 @@ import math
 import gdb
 
 from limpid_commands import Command, in_range, number, usage
-from limpid_program import (STAGES, cached_pairs, call, in_pass, layer_at_hand, model, rows_at_hand, spelling,
+from limpid_program import (STAGES, cached_pairs, call, in_pass, layer_at_hand, model, need_calls, rows_at_hand, spelling,
                             stage_at_hand, tensor, tokens_by_position)
 
 MOST_LINES, BAR = 32, 20
@@ -104,6 +104,7 @@ def part_shows(kind, a, p, t):
 
 
 def visible_keys(m, layer, p):
+    need_calls()
     pattern = gdb.parse_and_eval("model_pattern")(m.address, layer)
     parts = [(str(part["kind"]), int(part["a"])) for part in
              (pattern["parts"][i] for i in range(int(pattern["n_parts"])))]

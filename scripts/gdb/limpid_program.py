@@ -157,11 +157,13 @@ def layer_at_hand():
 
 
 def spelling(token):
-    """ ' "Once"' if the session has a tokenizer whose functions can be called."""
+    """ ' "Once"' if the session has a tokenizer."""
     try:
-        tokenizer = session()["tokenizer"]
-        span = gdb.parse_and_eval("tokenizer_spelling")(tokenizer, token)
-        text = read(span[span.type.fields()[0].name], int(span[span.type.fields()[1].name]))
+        tokenizer = session()["tokenizer"].dereference()
+        if not 0 <= token < int(tokenizer["n_tokens"]):
+            return ""
+        span = tokenizer["tokens"][token]
+        text = read(span["text"], int(span["length"]))
         return ' "%s"' % "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text.decode("utf-8", "replace"))
     except (gdb.error, gdb.GdbError, TypeError, ValueError):
         return ""
@@ -181,8 +183,28 @@ def floats(address, count):
 # ---- calling functions of the program ----
 
 
+def need_calls():
+    """gdb before version 14 does not know the registers of AMX. A call then fails, and each that was tried leaves a
+    breakpoint on the program's stack, which the next `continue` writes over live variables."""
+    global can_call
+    if can_call is None:
+        try:
+            with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+                flags = next((line.split() for line in file if line.startswith("flags")), [])
+        except OSError:
+            flags = []
+        version = gdb.VERSION.split(".")[0]
+        can_call = "amx_tile" not in flags or not version.isdigit() or int(version) >= 14
+    if not can_call:
+        raise gdb.GdbError("this needs gdb 14 or newer: before it cannot call functions of a program on a processor with AMX")
+
+
+can_call = None
+
+
 def call(prototype, *arguments):
     """Calls a function of the program; "TYPE NAME(TYPES)", since kernels may come without -g."""
+    need_calls()
     result, rest = prototype.split(" ", 1)
     name, types = rest.split("(", 1)
     return gdb.parse_and_eval("(%s (*)(%s)%s" % (result, types, name)).dereference()(*arguments)
@@ -196,18 +218,11 @@ def check_device(m):
 
 # Functions of the CUDA backend that run the recorded operations; a call from inside would run them twice.
 AT_WORK = ("device_sync", "device_end", "device_upload", "device_download", "perform", "run_all")
-gpu_known = {}  # by process and device
 
 
-def on_gpu(m):
+def on_gpu():
     """Whether the activations are in GPU memory, which gdb cannot read."""
-    key = (gdb.selected_inferior().pid, int(m["device"]))
-    if key not in gpu_known:
-        try:
-            gpu_known[key] = call("DeviceInfo* device_info(void*)", m["device"])["description"].string().startswith("cuda")
-        except gdb.error:  # a core file
-            return False
-    return gpu_known[key]
+    return not int(gdb.parse_and_eval("*(unsigned char *)&DEVICE_MEMORY_IS_HOST"))
 
 
 class HostMemory:
@@ -233,7 +248,7 @@ def need_idle():
 
 def device_read(m, address, count):
     """Device memory; a GPU's is copied to the host after the recorded operations have run."""
-    if not on_gpu(m) or not count:
+    if not on_gpu() or not count:
         return read(address, count)
     need_idle()
     with HostMemory(count) as host:
@@ -245,7 +260,7 @@ def device_read(m, address, count):
 def device_write(m, address, data):
     """What is recorded must have run (device_read), since it might write there later."""
     inferior = gdb.selected_inferior()
-    if not on_gpu(m):
+    if not on_gpu():
         inferior.write_memory(address, data)
         return
     need_idle()

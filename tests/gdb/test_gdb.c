@@ -318,7 +318,7 @@ Test(gdb, shows_the_next_token_and_its_probability) {
 }
 
 Test(gdb, weights_are_those_of_the_file) {
-    need_debugger();
+    need_calls();
     Rows5 *here = run_here();
     const LayerWeights *w = &checkpoint_weights(here->checkpoint)->layers[2];
     TestRun r = debugger("limpid break layer_out 2\nrun\nlimpid tensor layers.2.att_norm\n"

@@ -49,8 +49,21 @@ static const char *as_printed(const char *what, const float *values) {
     return text;
 }
 
+// Before anything is tried: a call that fails leaves a breakpoint on the program's stack.
+Test(gdb_cache, says_where_gdb_cannot_call) {
+    if (debugger_calls()) SKIP("gdb can call functions of a program here");
+    static const char *const COMMANDS[] = {"limpid kv 2 1", "limpid attention 2 3", "limpid next q",
+                                           "limpid tensor layers.2.keys"};
+    TestRun r = debugger(test_text("limpid break att_heads 2\nrun\n%smaint info breakpoints\n",
+                                   attempts(COMMANDS, 4)),
+                         debugged_line());
+    check_prints(&r, "refused: this needs gdb 14 or newer");
+    CHECK(!strstr(r.out, "call dummy"), "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(gdb_cache, shows_the_keys_and_values_of_a_head) {
-    need_debugger();
+    need_calls();
     Here here = load_here();
     run_here(&here);
     TestRun r = debugger("limpid break q_rotated 2\nrun\nlimpid kv 1 1 3\nlimpid kv 1 0\n"
@@ -75,7 +88,7 @@ Test(gdb_cache, shows_the_keys_and_values_of_a_head) {
 Test(gdb_cache, shows_no_key_before_it_is_written) {
     static const char *const COMMANDS[] = {"limpid kv 2 0", "limpid kv 3 0 0", "limpid kv 1 0 5",
                                            "limpid kv 6 0", "limpid kv 0 2",   "limpid kv 1"};
-    need_debugger();
+    need_calls();
     TestRun r = debugger(test_text("limpid break q_rotated 2\nrun\n%s"
                                    "limpid next q_rotated 2\nlimpid kv 2 0\nlimpid kv 1 0\n",
                                    attempts(COMMANDS, sizeof COMMANDS / sizeof *COMMANDS)),
@@ -145,7 +158,7 @@ static void check_attention(const char *pattern) {
 }
 
 Test(gdb_cache, attention_is_what_the_backend_computes) {
-    need_debugger();
+    need_calls();
     check_attention(NULL);
     check_attention("window:2");
     check_attention("local:2+global:1");
@@ -155,7 +168,7 @@ Test(gdb_cache, attention_is_what_the_backend_computes) {
 
 // Of many keys the largest weights, and the sum of the others: 10 of 42 keys at most.
 Test(gdb_cache, attention_lists_the_largest_weights) {
-    need_debugger();
+    need_calls();
     char line[1200];
     snprintf(line, sizeof line, "%s --prompt-ids 1", small_model());
     for (int i = 0; i < 41; i++)
@@ -181,7 +194,7 @@ Test(gdb_cache, attention_says_where_it_is_at_hand) {
     static const char *const COMMANDS[] = {"limpid attention 2 0", "limpid attention 3 0",
                                            "limpid attention 2 6", "limpid attention 6 0",
                                            "limpid attention 2"};
-    need_debugger();
+    need_calls();
     char script[4000];
     snprintf(script, sizeof script, "limpid break q_rotated 2\nrun\n%slimpid next att_heads 2\n%s",
              attempts(COMMANDS, 5),

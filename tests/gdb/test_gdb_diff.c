@@ -15,7 +15,7 @@ static char script[8000];
 
 // The budget is that of `run diff`: 3e-5 of the largest value for float32.
 Test(gdb_diff, equal_stages_are_within_the_budget) {
-    need_debugger();
+    need_calls();
     const char *path = trace_of("six.safetensors", "1,435,462,262,410,1999");
     snprintf(script, sizeof script,
              "limpid break k_rotated 2\nrun\nlimpid diff %s\nlimpid next ffn_up 5\nlimpid diff %s\n"
@@ -44,7 +44,7 @@ Test(gdb_diff, equal_stages_are_within_the_budget) {
 }
 
 Test(gdb_diff, names_the_first_element_that_differs) {
-    need_debugger();
+    need_calls();
     const char *path = trace_of("five.safetensors", "1,435,462,262,410");
     snprintf(script, sizeof script,
              "limpid break att_out 2\nrun\nlimpid set att_out[3, 5:7] = 64\n"
@@ -60,7 +60,7 @@ Test(gdb_diff, names_the_first_element_that_differs) {
 
 // Attention weights are (heads, T, T) in a trace, and (n, heads, context) in the program.
 Test(gdb_diff, compares_attention_weights) {
-    need_debugger();
+    need_calls();
     const char *path = trace_of("weights.safetensors", "1,435,462,262,410");
     char line[1000];
     snprintf(line, sizeof line,
@@ -81,7 +81,7 @@ Test(gdb_diff, compares_attention_weights) {
 }
 
 Test(gdb_diff, says_why_it_cannot_compare) {
-    need_debugger();
+    need_calls();
     const char *path = trace_of("good.safetensors", "1,435,462,262,410");
     const char *other = trace_of("other.safetensors", "1,435,500,262,410");
     const char *shorter = trace_of("shorter.safetensors", "1,435,462");

@@ -87,7 +87,7 @@ static void check_shown(const TestRun *r, char *shown) {
 
 Test(gdb_readme, the_session_prints_what_the_page_shows) {
     static Session s;
-    need_debugger();
+    need_calls();
     need_builtin();
     read_session(&s);
     CHECK(*s.program && s.n_commands >= 8 && s.n_lines_shown >= 8, "%d commands, %d lines",

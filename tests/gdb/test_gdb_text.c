@@ -76,7 +76,7 @@ static void check_rewound(const char *options) {
 }
 
 Test(gdb_text, a_rewound_text_has_the_bits_of_one_that_never_went_on) {
-    need_debugger();
+    need_calls();
     check_rewound("--json -t 0.8 -s 3");
     check_rewound("--json -t 0.8 -s 3 --repeat-penalty 1.4 --repeat-last 3");
     check_rewound("--json -t 0 --no-cache");
@@ -84,7 +84,7 @@ Test(gdb_text, a_rewound_text_has_the_bits_of_one_that_never_went_on) {
 
 // Without JSON the device samples ahead of the host where it can.
 Test(gdb_text, tokens_sampled_ahead_are_taken_back_too) {
-    need_debugger();
+    need_calls();
     const char *line = sampled_line("--ids -t 0.8 -s 3");
     TestRun wanted = undisturbed(line);
     check_good(&wanted);
@@ -99,7 +99,7 @@ Test(gdb_text, tokens_sampled_ahead_are_taken_back_too) {
 
 // Between two passes the device has the position of the next one where the last had its first row.
 Test(gdb_text, knows_the_tokens_between_two_passes) {
-    need_debugger();
+    need_calls();
     TestRun r = debugger(TO_THE_TEXT "limpid where\nlimpid kv 1 0\n" FOUR_TOKENS
                                      "limpid rewind 2\npython print('rewound')\nlimpid kv 1 0\n",
                          sampled_line("--ids -t 0"));
@@ -115,7 +115,7 @@ Test(gdb_text, knows_the_tokens_between_two_passes) {
 
 // A changed token: what follows is what the model says to a prompt that ends with it.
 Test(gdb_text, goes_on_from_a_changed_token) {
-    need_debugger();
+    need_calls();
     const char *line = sampled_line("--json -t 0");
     TestRun r = debugger(TO_THE_TEXT FOUR_TOKENS "limpid set-token 6 500\ncontinue\n", line);
     check_good(&r);
@@ -143,7 +143,7 @@ Test(gdb_text, goes_on_from_a_changed_token) {
 // "there" is held back, since it may begin the stop text; taken back, it is not there twice. The
 // blank before it has been shown, and stays.
 Test(gdb_text, bytes_held_back_are_taken_back) {
-    need_debugger();
+    need_calls();
     const char *line = sampled_line("--json -t 0 --stop therethere");
     TestRun r = debugger(TO_THE_TEXT "limpid next-token\nlimpid next-token\nlimpid rewind 1\n"
                                      "limpid next-token\ncontinue\n",

@@ -15,7 +15,7 @@ TestRun debugger(const char *script, const char *line) {
     return test_run(argv, NULL, 0);
 }
 
-void need_debugger(void) {
+bool debugger_calls(void) {
     if (TEST_SANITIZED) SKIP("a leak check cannot run under gdb");
     TestRun r =
         debugger("break main\nrun\npython print('can ' + 'trace')\n"
@@ -27,7 +27,15 @@ void need_debugger(void) {
     if (!there) SKIP("no gdb on this machine");
     if (!traces) SKIP("gdb may not trace a program here");
     if (!named) SKIP("built without -g");
-    if (!calls)
+    return calls;
+}
+
+void need_debugger(void) {
+    debugger_calls();
+}
+
+void need_calls(void) {
+    if (!debugger_calls())
         SKIP("gdb cannot call functions of a program here: before version 14 it knows no AMX");
 }
 

@@ -7,9 +7,10 @@
 // The prompt of debugged_line: "Once upon a time" to the built-in model.
 #define DEBUGGED_IDS 1, 435, 462, 262, 410
 
-// Skips the test where gdb is absent, may not trace, finds no names in the program, or cannot call
-// its functions.
+// Skips the test where gdb is absent, may not trace, or finds no names in the program.
 void need_debugger(void);
+bool debugger_calls(void); // also: whether it can call the program's functions
+void need_calls(void);     // skips the test where it cannot (need_calls of limpid_program.py)
 
 // gdb over a script, on the program with a command line (its words separated by blanks).
 TestRun debugger(const char *script, const char *line);

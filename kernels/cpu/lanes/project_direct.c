@@ -163,7 +163,8 @@ ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const
     }
 }
 
-// acc[t] for the n rows of a block, n a constant. `far`: see prefetch_ahead.
+// acc[t] becomes the dot products of row t of the block with the sixteen rows of a panel, for t
+// below n, a constant. `far`: see prefetch_ahead.
 SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form, const int n,
                            const uint8_t *panel, size_t n_cells, const InputBlock *x, size_t far) {
     const PanelFormat format = panel_format(dtype);

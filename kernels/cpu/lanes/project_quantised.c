@@ -51,8 +51,6 @@ SPECIALISED void project_type(const DType dtype, const PanelWork *work) {
     }
 }
 
-// f32: widened once, then all blocks. A few rows: straight from the packed panel. More rows:
-// unpacked once, then all blocks.
 void ISA_NAME(project_quantised)(const PanelWork *work) {
     if (work->as_floats)
         WITH_CONSTANT_TYPE(work->matrix->dtype, project_type, work)
