@@ -154,7 +154,7 @@ static const char SELFTEST_HELP[] =
     "                        tokens (default: a text of 24, or ids if there is no\n"
     "                        tokenizer). Sliding windows need a long prompt.\n"
     "      --golden          instead: a public file's logits beside docs/golden.md;\n"
-    "                        --markdown: as rows of that page\n"
+    "                        --markdown, without MODEL: prints that page\n"
     "      --json            one object: checks (check, name, result, reason,\n"
     "                        same_bits, largest_difference, bound, values, layer,\n"
     "                        position, seconds), held, failed, does_not_apply\n"

@@ -146,7 +146,20 @@ void ranks_copy(int to, int from, int count) {
 
 // ---- opening ----
 
-// The same number for the same model: its sizes and its norms, which every rank has read.
+// Its type, its sizes, and some of its bytes: at the beginning, in the middle, at the end.
+static uint64_t matrix_mark(uint64_t mark, const Matrix *m) {
+    enum { SOME = 64 };
+    const size_t sizes[] = {m->dtype, m->rows, m->cols};
+    size_t bytes = m->data ? matrix_bytes(m) : 0, some = bytes < SOME ? bytes : SOME;
+    mark = fnv1a(mark, sizes, sizeof sizes);
+    for (size_t i = 0; i < 3 && some; i++)
+        mark = fnv1a(mark, (const char *)m->data + (bytes - some) / 2 * i, some);
+    return mark;
+}
+
+// The same number for the same model: its sizes, its norms, which every rank has read, and a sample
+// of its matrices, of which a rank reads no more than its own layers'. Another quantisation of the
+// same model is told; a copy that is damaged in a few places is not.
 static uint64_t model_mark(const Config *c, const Weights *w) {
     const int sizes[] = {c->dim,        c->hidden_dim, c->n_layers,   c->n_heads,
                          c->n_kv_heads, c->head_dim,   c->vocab_size, c->max_seq_len};
@@ -154,6 +167,12 @@ static uint64_t model_mark(const Config *c, const Weights *w) {
     for (int l = 0; l < c->n_layers; l++)
         if (w->layers[l].ffn_norm)
             mark = fnv1a(mark, w->layers[l].ffn_norm, (size_t)c->dim * sizeof(float));
+    for (int l = 0; l < c->n_layers; l++)
+        for (OperationId id = 0; id < OPERATION_HEAD; id++) {
+            const Matrix *m = operation_matrix(w, id, l);
+            if (m) mark = matrix_mark(mark, m);
+        }
+    mark = matrix_mark(matrix_mark(mark, &w->token_embedding), &w->head);
     return w->final_norm ? fnv1a(mark, w->final_norm, (size_t)c->dim * sizeof(float)) : mark;
 }
 

@@ -60,9 +60,12 @@ static bool open_output(PromptCache *c, Error *error) {
     const Options *o = c->options;
     c->out = (OutputFile){.path = o->cache, .inputs = &c->inputs, .force = !access(o->cache, F_OK)};
     if (!inputs_find(&c->inputs, o, error) || !inputs_check(&c->out, o, error)) return false;
-    FileWriter *probe = file_writer_open(&c->out, 0, error);
+    Error problem = {0};
+    FileWriter *probe = file_writer_open(&c->out, 0, &problem);
     file_writer_close(probe);
-    return probe;
+    if (probe) return true;
+    return error_set(error, problem.code, "%s%s", problem.message,
+                     c->out.force ? " (--cache-read-only uses what is there)" : "");
 }
 
 bool prompt_cache_open(PromptCache **out, const Options *o, Error *error) {

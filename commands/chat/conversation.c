@@ -175,8 +175,13 @@ static const char WAYS_ON[] =
 static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     int room = room_of(chat);
     *fits = chat->ids.count <= (size_t)room;
-    if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
     if (*fits) return true;
+    if (!chat->begun && chat->n_turns > chat->left)
+        return error_set(error, ERROR_USAGE,
+                         "the message has, with the conversation before it, %zu tokens, the "
+                         "context room for %d; --context-overflow shift lets the oldest leave",
+                         chat->ids.count, room);
+    if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
     note("the message has %zu tokens, the context of %d has room for %d: %s", chat->ids.count,
          chat->session.model->options.context, room,
          chat->typed ? WAYS_ON : "the conversation ends here");

@@ -47,14 +47,15 @@ static bool fill(LineReader *r, Error *error) {
 }
 
 // Passes over what is left of a line that is too long. False: it does not seem to end.
-static bool skip_rest(LineReader *r, bool *cut, Error *error) {
+static bool skip_rest(LineReader *r, Line *line, Error *error) {
     const uint64_t begin = r->read, most = (uint64_t)ENDLESS * r->most;
     for (;;) {
         char *end = memchr(r->bytes + r->from, '\n', r->to - r->from);
         size_t n = end ? (size_t)(end - r->bytes) + 1 - r->from : r->to - r->from;
+        line->hash = fnv1a(line->hash, r->bytes + r->from, n - !!end);
         r->from += n;
         r->read += n;
-        *cut = !end;
+        line->cut = !end;
         if (end || r->at_end) return true;
         if (r->read - begin >= most)
             return error_set(error, ERROR_FILE, "%s: line %zu has no end: over %" PRIu64 " MB",
@@ -79,15 +80,16 @@ bool line_next(LineReader *r, Line *line, bool *ended, Error *error) {
     if (*ended) return true;
     line->bytes = r->bytes + r->from;
     line->length = seen;
+    line->hash = fnv1a(FNV_START, line->bytes, seen);
     r->line++;
     size_t taken = seen + !line->cut;
     r->from += taken;
     r->read += taken;
     if (!line->too_long) return true;
-    // The bytes move, and all that is said of such a line is its number.
+    // The bytes move, and all that is said of such a line is its number and its hash.
     line->bytes = "";
     line->length = 0;
-    return !line->cut || skip_rest(r, &line->cut, error);
+    return !line->cut || skip_rest(r, line, error);
 }
 
 void line_reader_free(LineReader *r) {
@@ -96,7 +98,7 @@ void line_reader_free(LineReader *r) {
 }
 
 void line_hash(char out[FNV_HEX], const Line *line) {
-    snprintf(out, FNV_HEX, "%016" PRIx64, fnv1a(FNV_START, line->bytes, line->length));
+    snprintf(out, FNV_HEX, "%016" PRIx64, line->hash);
 }
 
 bool line_is_blank(const Line *line) {

@@ -39,7 +39,8 @@ typedef struct LineReader {
 typedef struct Line {
     const char *bytes; // borrowed until the next; without the newline
     size_t length;
-    bool too_long; // more than `most`: `bytes` has the beginning of it
+    uint64_t hash; // FNV-1a 64 of all of it
+    bool too_long; // more than `most`: `bytes` is empty
     bool cut;      // the file ended before a newline
 } Line;
 

@@ -265,9 +265,11 @@ static bool read_prompt(Request *r, const json_t *root, const Session *s, Error 
     const json_t *text = json_object_get(root, "prompt"),
                  *ids = json_object_get(root, "prompt_ids");
     const json_t *messages = json_object_get(root, "messages");
-    if (!!text + !!ids + !!messages != 1)
+    int given = !!text + !!ids + !!messages;
+    if (given != 1)
         return error_set(error, ERROR_FILE,
-                         "wanted one of \"prompt\", \"prompt_ids\" and \"messages\"");
+                         "wanted one of \"prompt\", \"prompt_ids\" and \"messages\", got %s",
+                         given ? given == 2 ? "two" : "three" : "none");
     if (text && !json_is_string(text)) return wrong_kind("prompt", "a text", text, error);
     bool good =
         text  ? encode(&r->ids, s, json_string_value(text), json_string_length(text), true, error)

@@ -223,6 +223,9 @@ static bool check_options(const Options *o, Error *error) {
 
 bool golden_command(const Options *o, Error *error) {
     if (!check_options(o, error)) return false;
+    if (o->markdown && !builtin_is_meant(o->model))
+        return error_set(error, ERROR_USAGE,
+                         "--markdown prints the page of all files: leave out the model");
     if (o->markdown) {
         golden_print_page();
         return true;

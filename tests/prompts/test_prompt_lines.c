@@ -1,10 +1,14 @@
 // Lines of prompts that nobody vouches for: each is answered, or its answer says what is wrong, and
 // the lines around it have their answers.
+#include "base/hash.h"
+#include "commands/prompts/prompts.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
+#include <unistd.h>
 
 // Runs lines and gives back the answers, each with its newline. The caller frees them.
 static char *answers_of(const char *model, const char *lines, size_t size) {
@@ -109,8 +113,8 @@ Test(prompt_lines, wrong_types_and_ranges_are_named) {
     WRONG("{\"prompt\":\"a\",\"stop\":[1]}", "\"stop\": wanted texts");
     WRONG("{\"prompt\":\"a\",\"samples\":0}", "\"samples\": wanted 1 ..");
     WRONG("{\"prompt\":\"a\",\"samples\":1000000}", "\"samples\": wanted 1 ..");
-    WRONG("{\"prompt\":\"a\",\"prompt_ids\":[1]}", "wanted one of");
-    WRONG("{\"id\":3}", "wanted one of");
+    WRONG("{\"prompt\":\"a\",\"prompt_ids\":[1]}", ", got two");
+    WRONG("{\"id\":3}", ", got none");
     WRONG("{\"prompt_ids\":[]}", "there are none");
     WRONG("{\"prompt_ids\":[1,-1]}", "id -1 is not below");
     WRONG("{\"prompt_ids\":[4000000000]}", "is not below the vocabulary size");
@@ -271,4 +275,27 @@ Test(prompt_lines, a_number_that_is_not_finite_is_an_error_of_its_line_alone) {
     }
     free(alone);
     free(all);
+}
+
+// Its hash is that of all its bytes, also of those that no buffer holds.
+Test(prompt_lines, a_line_that_is_too_long_has_the_hash_of_all_of_it) {
+    enum { LENGTH = 1500 };
+    static char text[2 * LENGTH + 8];
+    memset(text, 'a', LENGTH);
+    memcpy(text + LENGTH, "\nab\n", 4);
+    memset(text + LENGTH + 4, 'b', LENGTH); // without a newline
+    const char *path = test_temporary("long");
+    test_write_file(path, text, 2 * LENGTH + 4);
+    LineReader reader = {.file = open(path, O_RDONLY), .most = 400, .path = path};
+    static const size_t FIRST[] = {0, LENGTH + 1, LENGTH + 4}, SIZES[] = {LENGTH, 2, LENGTH};
+    Error error = {0};
+    for (int i = 0; i < 3; i++) {
+        Line line;
+        bool ended = true;
+        CHECK(line_next(&reader, &line, &ended, &error) && !ended, "%s", error.message);
+        CHECK_INT(line.too_long, i != 1);
+        CHECK(line.hash == fnv1a(FNV_START, text + FIRST[i], SIZES[i]), "line %d", i + 1);
+    }
+    close(reader.file);
+    line_reader_free(&reader);
 }

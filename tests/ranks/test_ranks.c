@@ -220,6 +220,16 @@ Test(ranks, tell_that_one_machine_has_another_model) {
                     "exec '$RUN' $m -i Once -q' </dev/null",
              other);
     check_ended(script, 6, "rank 1: another model than that of rank 0");
+    // The same one in another type: all that is not quantised is equal.
+    other = test_temporary("f32.gguf");
+    TestRun run = program("convert|builtin|%s|--type|f32|-q", other);
+    CHECK_INT(run.status, 0);
+    test_run_free(&run);
+    snprintf(script, sizeof script,
+             MPIRUN "-n 2 sh -c 'm=builtin; [ $OMPI_COMM_WORLD_RANK = 1 ] && m=%s; "
+                    "exec '$RUN' $m -i Once -q' </dev/null",
+             other);
+    check_ended(script, 6, "rank 1: another model than that of rank 0");
 }
 
 Test(ranks, tell_a_wrong_command_line_once) {
