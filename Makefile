@@ -237,7 +237,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
               -DTEST_EMULATED=$(EMULATED) -DTEST_EDIT=$(EDIT) -DTEST_CROSS=$(CROSS)
 
 # Tests take half the time to compile that way, and compute little themselves.
-TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1)
+TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1 -g1)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
