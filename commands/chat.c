@@ -50,7 +50,7 @@ static bool find_format(Chat *chat, Error *error) {
                          checkpoint_path(s->checkpoint));
     // A format that does not fit the vocabulary or the system message is an error before the model
     // is loaded.
-    return conversation_set_system(chat, system, system ? strlen(system) : 0, error);
+    return conversation_set_system(chat, system, system ? strlen(system) : 0, 0, error);
 }
 
 static int choose_context(const Session *s) {
@@ -78,12 +78,11 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
         if (!session_use_sinks(s, context, error)) return false;
         if (context < s->config->max_seq_len) context = s->config->max_seq_len;
     }
+    if (options->system && !conversation_check_system(chat, context, error)) return false;
     SessionModel wanted = {.context = context, .max_logit_rows = drafting_rows(chat->drafting)};
-    const char *system = options->system; // once more: whether it fits into the context
-    return session_open_model(s, &wanted, error) &&
-           (!system || conversation_set_system(chat, system, strlen(system), error)) &&
-           drafting_begin(chat->drafting, s, error) && chat_session_restore(chat, error) &&
-           conversation_open_sampler(chat, error) && transcript_open(chat, error);
+    return session_open_model(s, &wanted, error) && drafting_begin(chat->drafting, s, error) &&
+           chat_session_restore(chat, error) && conversation_open_sampler(chat, error) &&
+           transcript_open(chat, error);
 }
 
 void chat_introduce(Chat *chat) {

@@ -65,8 +65,8 @@ typedef struct DeviceInfo {
 } DeviceInfo;
 const DeviceInfo *device_info(const Device *device); // borrowed
 
-// Whether the host can read device memory as its own. A constant, for debuggers, which cannot call
-// functions everywhere.
+// Whether the host can read device memory as its own. A constant and no function, for debuggers,
+// which cannot call one everywhere; nothing else reads it.
 extern const bool DEVICE_MEMORY_IS_HOST;
 
 // `bytes` of zeroed device memory, 64-byte aligned; NULL after a failure (see device_error).

@@ -150,15 +150,15 @@ void ranks_copy(int to, int from, int count) {
 static uint64_t matrix_mark(uint64_t mark, const Matrix *m) {
     enum { SOME = 64 };
     const size_t sizes[] = {m->dtype, m->rows, m->cols};
-    size_t bytes = m->data ? matrix_bytes(m) : 0, some = bytes < SOME ? bytes : SOME;
+    size_t bytes = m->data ? matrix_data_bytes(m) : 0, some = bytes < SOME ? bytes : SOME;
     mark = fnv1a(mark, sizes, sizeof sizes);
     for (size_t i = 0; i < 3 && some; i++)
         mark = fnv1a(mark, (const char *)m->data + (bytes - some) / 2 * i, some);
     return mark;
 }
 
-// The same number for the same model: its sizes, its norms, which every rank has read, and a sample
-// of its matrices, of which a rank reads no more than its own layers'. Another quantisation of the
+// The same number for the same file: its sizes, its norms, which every rank has read, and a sample
+// of its matrices, whose pages a rank reads of its own layers alone. Another quantisation of the
 // same model is told; a copy that is damaged in a few places is not.
 static uint64_t model_mark(const Config *c, const Weights *w) {
     const int sizes[] = {c->dim,        c->hidden_dim, c->n_layers,   c->n_heads,

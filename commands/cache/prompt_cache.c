@@ -64,8 +64,9 @@ static bool open_output(PromptCache *c, Error *error) {
     FileWriter *probe = file_writer_open(&c->out, 0, &problem);
     file_writer_close(probe);
     if (probe) return true;
-    return error_set(error, problem.code, "%s%s", problem.message,
-                     c->out.force ? " (--cache-read-only uses what is there)" : "");
+    return error_set(
+        error, problem.code, "%s%s", problem.message,
+        c->out.force && problem.code == ERROR_IO ? " (--cache-read-only uses what is there)" : "");
 }
 
 bool prompt_cache_open(PromptCache **out, const Options *o, Error *error) {

@@ -10,6 +10,7 @@
 //   wrap.c           an answer in the width of the window
 #pragma once
 
+#include "base/hash.h"
 #include "commands/chat/line_editor.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/prompt.h"
@@ -72,9 +73,13 @@ void chat_introduce(Chat *chat);
 
 // ---- conversation ----
 
-// The format of the conversation, with this system message or none. False: exit code 2, and the
-// conversation is as it was.
-bool conversation_set_system(Chat *chat, const char *text, size_t length, Error *error);
+// The format of the conversation, with this system message or none; ids are those of an empty
+// message behind it. False: exit code 2, and the conversation is as it was: the format has no
+// system message, or it leaves no room in so large a context (0: which is not known).
+bool conversation_set_system(Chat *chat, const char *text, size_t length, int context,
+                             Error *error);
+// Right behind that: whether it leaves room. False: exit code 2.
+bool conversation_check_system(const Chat *chat, int context, Error *error);
 
 // One message and its answer, which is shown. Where the context is full the oldest turns leave, or
 // chat->full is set. False: as generation_run.
@@ -115,7 +120,7 @@ bool transcript_event(const Chat *chat, const char *event, const char *file, Err
 void conversation_print(Buffer *out, const Chat *chat, const char *digest);
 // What the object says of the run that wrote it; "": nothing.
 typedef struct ChatOrigin {
-    char format[64], model[200];
+    char format[64], model[200], digest[FNV_HEX];
 } ChatOrigin;
 // Such an object in place of the conversation so far. False: exit code 3 or 5, and the conversation
 // is as it was.

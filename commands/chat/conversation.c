@@ -128,14 +128,13 @@ static bool encode_message(Chat *chat, TextSpan message, Error *error) {
                               message.length, error);
 }
 
-// With an empty message, once the context is known; ids are those of it.
-static bool check_system(const Chat *chat, Error *error) {
-    if (!chat->session.model) return true;
-    return session_check_room("the system message", chat->ids.count,
-                              chat->session.model->options.context, error);
+// A message and its answer have a token at least.
+bool conversation_check_system(const Chat *chat, int context, Error *error) {
+    return session_check_room("the system message", chat->ids.count, context - 1, error);
 }
 
-bool conversation_set_system(Chat *chat, const char *text, size_t length, Error *error) {
+bool conversation_set_system(Chat *chat, const char *text, size_t length, int context,
+                             Error *error) {
     const ChatTemplate *format = chat->format;
     Buffer system = chat->system;
     bool had = chat->has_system;
@@ -147,7 +146,7 @@ bool conversation_set_system(Chat *chat, const char *text, size_t length, Error 
     }
     bool good = !chat->system.failed || error_set(error, ERROR_MEMORY, "no memory for the text");
     good = good && render(chat, chat->n_turns, (TextSpan){.text = ""}, error) &&
-           check_system(chat, error);
+           (!context || conversation_check_system(chat, context, error));
     buffer_free(good ? &system : &chat->system);
     if (good) {
         buffer_free(&chat->saved_last);

@@ -198,7 +198,7 @@ static bool set_system(Chat *chat, bool *other, Error *error) {
     size_t length = system ? strlen(system) : 0;
     *other = system && !(chat->has_system && chat->system.size == length &&
                          !memcmp(chat->system.bytes, system, length));
-    return !*other || conversation_set_system(chat, system, length, error);
+    return !*other || conversation_set_system(chat, system, length, 0, error);
 }
 
 static void say_read_again(const Chat *chat, const char *why) {

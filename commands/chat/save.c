@@ -193,7 +193,7 @@ static bool read_messages(Chat *chat, const json_t *root, Error *error) {
         if (!read_message(messages, i, &role, &text, error)) return false;
         ChatRole wanted = user.text ? CHAT_ASSISTANT : CHAT_USER;
         if (role == CHAT_SYSTEM && !i) {
-            if (!conversation_set_system(chat, text.text, text.length, error)) return false;
+            if (!conversation_set_system(chat, text.text, text.length, 0, error)) return false;
             continue;
         }
         if (role != wanted)
@@ -219,13 +219,15 @@ static bool read_left(Chat *chat, const json_t *root, Error *error) {
 }
 
 static bool read_origin(ChatOrigin *origin, const json_t *root, Error *error) {
-    const char *format = NULL, *path = NULL;
+    const char *format = NULL, *path = NULL, *digest = NULL;
     const json_t *model = NULL;
     *origin = (ChatOrigin){0};
     if (!json_read_string(root, "template", &format, error) ||
         !json_read_object(root, "model", &model, error) ||
-        (model && !json_read_string(model, "path", &path, error)))
+        (model && !(json_read_string(model, "path", &path, error) &&
+                    json_read_string(model, "digest", &digest, error))))
         return false;
+    if (digest) snprintf(origin->digest, sizeof origin->digest, "%s", digest);
     if (format) snprintf(origin->format, sizeof origin->format, "%s", format);
     if (path) escape_bytes(origin->model, sizeof origin->model, path, strlen(path));
     return true;
@@ -273,11 +275,6 @@ static bool check_kind(const char *path, Error *error) {
         "%s: is a binary file, as chat --session writes it; /load reads what /save wrote", path);
 }
 
-static const char *last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 bool conversation_load(Chat *chat, const char *path, Error *error) {
     FileCopy copy;
     ChatOrigin origin;
@@ -287,10 +284,9 @@ bool conversation_load(Chat *chat, const char *path, Error *error) {
     bool good = conversation_read(chat, copy.bytes, copy.size, &origin, error);
     file_copy_close(&copy);
     if (!good) return error_prefix(error, path);
-    char mine[sizeof origin.model];
-    const char *name = chat->options.model;
-    escape_bytes(mine, sizeof mine, name, strlen(name));
-    if (*origin.model && strcmp(last_part(origin.model), last_part(mine)) != 0)
-        note("%s is of another model, %s: this one reads its texts", path, last_part(origin.model));
+    char digest[FNV_HEX];
+    if (*origin.digest && !model_digest(digest, &chat->session, error)) return false;
+    if (*origin.digest && strcmp(digest, origin.digest) != 0)
+        note("%s is of another model, %s: this one reads its texts", path, origin.model);
     return conversation_take_back(chat, &more, error);
 }

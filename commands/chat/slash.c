@@ -27,7 +27,8 @@ static SlashResult leave(Chat *chat, const char *argument, Buffer *message) {
 static SlashResult set_system(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     (void)message;
-    if (!conversation_set_system(chat, argument, strlen(argument), &error))
+    int context = chat->session.model->options.context;
+    if (!conversation_set_system(chat, argument, strlen(argument), context, &error))
         note("/system: %s", error.message);
     else
         note("the system message is set, for the conversation so far too");
@@ -229,9 +230,11 @@ static char *trimmed(char *text) {
 
 SlashResult slash_run(Chat *chat, Buffer *message) {
     size_t blanks = 0;
-    while (blanks < message->size && strchr(" \t\n", message->bytes[blanks]))
+    while (blanks < message->size && memchr(" \t\n", message->bytes[blanks], 3))
         blanks++;
     if (blanks == message->size) return SLASH_DONE;
+    // Of several lines the first may be indented: that is a text.
+    if (blanks && memchr(message->bytes, '\n', message->size)) return SLASH_SEND;
     if (message->bytes[blanks] != '/') return SLASH_SEND;
     memmove(message->bytes, message->bytes + blanks, message->size -= blanks);
     if (message->size > 1 && message->bytes[1] == '/') {

@@ -16,6 +16,7 @@
 #include "tokenizer/tokenizer.h"
 #include "weights/out/outgoing.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -39,8 +40,12 @@ static const char CONFIG[] = "config.json";
 static const char *misspelt_extension(const char *path) {
     static const char *const OURS[] = {".gguf", ".safetensors", ".bin"};
     const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot && i < sizeof OURS / sizeof *OURS; i++)
-        if (edit_distance((TextSpan){dot, strlen(dot)}, (TextSpan){OURS[i], strlen(OURS[i])}) <= 1)
+    char small[16] = "";
+    for (size_t i = 0; dot && dot[i] && i + 1 < sizeof small; i++)
+        small[i] = (char)tolower((unsigned char)dot[i]);
+    for (size_t i = 0; i < sizeof OURS / sizeof *OURS; i++)
+        if (edit_distance((TextSpan){small, strlen(small)}, (TextSpan){OURS[i], strlen(OURS[i])}) <=
+            1)
             return OURS[i];
     return NULL;
 }
@@ -62,7 +67,7 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
         memcpy(place->directory, path, length);
         return join(place->tensors, path, "", error);
     }
-    // Names that convert is asked for by mistake. Any other name is that of a directory.
+    // Names that convert is asked for by mistake. A name near to none of these is a directory's.
     static const char *const OTHERS[] = {".model", ".json", ".pt",  ".pth", ".txt",
                                          ".ggml",  ".onnx", ".npz", ".zip", ".md"};
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)

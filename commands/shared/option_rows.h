@@ -49,9 +49,9 @@ int foreign_words(const ForeignOption *option, const char *word, const char *nex
 // short for, or the nearest one. False.
 bool refuse_unknown(const char *argument, CommandBit command, Error *error);
 
-// Whether a word of one dash and three letters or more, which is no option, is near to the name of
-// one, ours or another program's: then fills the error with that.
-bool is_misspelt(const char *argument, CommandBit command, Error *error);
+// Fills the error for a word of one dash and three letters or more, which is no option, where it is
+// near to the name of one, ours or another program's. False: it is not.
+bool refuse_misspelt(const char *argument, CommandBit command, Error *error);
 
 // Prints a command and its options in lines for completions (commands/help/option_list.c).
 void options_list(const char *command, CommandBit bit, const char *summary);

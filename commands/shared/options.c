@@ -348,7 +348,7 @@ static bool walk(Walk *w, Options *options, Error *error) {
             // getopt reads "-nlg 99" as -n with the value "lg". "-t5x" is no word.
             Error misspelt = {0};
             if (word[0] && word[1] && isalpha((unsigned char)word[2]) &&
-                is_misspelt(word, w->command, &misspelt))
+                refuse_misspelt(word, w->command, &misspelt))
                 *error = misspelt;
             return false;
         }

@@ -71,6 +71,11 @@ static bool check_grammar_path(const Options *o, Error *error) {
     const char *own = path + strspn(path, " \t\r\n");
     if (o->grammar && o->json_schema)
         return error_set(error, ERROR_USAGE, "a text has one of --grammar and --json-schema");
+    if (!strcmp(path, "-")) // the prompt may come from there
+        return error_set(error, ERROR_USAGE,
+                         "%s takes the name of a file (standard input is "
+                         "/dev/stdin)",
+                         o->grammar ? "--grammar" : "--json-schema");
     if (!strstr(own, "::=") && *own != '{') return true;
     return error_set(error, ERROR_USAGE, "%s takes the name of a file, not the text itself",
                      o->grammar ? "--grammar" : "--json-schema");
@@ -91,9 +96,12 @@ bool session_open_grammar(Session *s, Error *error) {
     TextLimit limit = {.bytes = LIMIT_GRAMMAR_BYTES};
     if (!path) return true;
     // Any file, so that a shell's <(command) is one.
-    if (!check_grammar_path(o, error) || !session_need_tokenizer(s, error) ||
-        !text_read(&text, &(Options){.file = path}, &limit, error))
-        return false;
+    if (!check_grammar_path(o, error) || !session_need_tokenizer(s, error)) return false;
+    Error cause = {0};
+    if (!text_read(&text, &(Options){.file = path}, &limit, &cause)) {
+        if (cause.code == ERROR_USAGE) cause.code = ERROR_FILE; // too long
+        return error_copy(error, &cause);
+    }
     s->grammar_digest = fnv1a(FNV_START, text.bytes, text.length);
     s->grammar = limpid_grammar_open(s->file, flags, text.bytes, text.length, &problem);
     text_free(&text);

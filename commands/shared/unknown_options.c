@@ -3,6 +3,7 @@
 //
 //   foreign_option    before getopt, which would read "-ngl 99" as -n with the value "gl"
 //   refuse_unknown    after getopt found no option: ambiguous, of another command, the nearest name
+//   refuse_misspelt   "-nlg 99", of which getopt has taken the first letter
 //
 // An option of another program that changes what is computed ends the run with what limpid has
 // instead. One that asks for what limpid does anyway, or for speed alone, is skipped with a note.
@@ -209,7 +210,7 @@ static bool suggest(const char *argument, const Nearest *n, Error *error) {
                      n->dashes, (int)n->name.length, n->name.text);
 }
 
-bool is_misspelt(const char *argument, CommandBit command, Error *error) {
+bool refuse_misspelt(const char *argument, CommandBit command, Error *error) {
     enum { LEAST = 3 }; // two letters are near to too many names
     if (*argument != '-' || argument[1] == '-') return false;
     TextSpan word = {argument + 1, strcspn(argument + 1, "=")};
@@ -229,8 +230,6 @@ bool refuse_unknown(const char *argument, CommandBit command, Error *error) {
     if (is_long) {
         Nearest n = nearest_option(word, command);
         if (n.name.text) return suggest(argument, &n, error);
-    } else if (is_misspelt(argument, command, error)) {
-        return false;
     }
     return error_set(error, ERROR_USAGE, "unknown option %.60s (`run COMMAND --help` lists them)",
                      argument);

@@ -34,7 +34,7 @@ struct Device {
     PassThreads pass_threads;
     double pass_began;       // seconds_now
     const int *stop;         // PassShape.stop between device_begin and device_end, else NULL
-    size_t parts;            // into which one thread cuts an operation, to look at `stop`
+    size_t parts;            // into which one thread cuts an operation, to look at `stop`; 1: none
     Allocation *allocations; // all of device_alloc, freed by device_close
     PanelChunk *panel_chunks;
     size_t taken, planned; // bytes: of both, and of the matrices announced so far

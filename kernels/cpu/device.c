@@ -91,7 +91,7 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
-const bool DEVICE_MEMORY_IS_HOST = true;
+__attribute__((used)) const bool DEVICE_MEMORY_IS_HOST = true;
 
 const DeviceInfo *device_info(const Device *device) {
     return &device->info;
@@ -194,7 +194,7 @@ enum { MANY_CHUNKS = 8, MANY_ROWS = 32, PARTS = 16 };
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
     if (!n_items || pass_stopped(device->stop)) return;
     bool shares = device->active_threads > 1 && n_items > chunk;
-    size_t parts = shares ? PARTS : (size_t)device->parts;
+    size_t parts = shares ? PARTS : device->parts;
     Stoppable stoppable = {task, context, device->stop, (n_items + parts - 1) / parts};
     if (device->stop && (device->parts > 1 || n_items / MANY_CHUNKS > chunk)) {
         task = run_until_stopped;

@@ -26,10 +26,10 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
 // PassThreads: whether a forward pass runs on all threads or on the caller's alone, decided by the
 // time that each has taken.
 //
-// Handing a matrix to another thread costs about half a microsecond. A pass over a small model takes
-// less than a hundred, so there one thread can be faster than two; which one is, depends on the
-// model, the machine and what else runs on it, so it is measured. The results do not depend on the
-// choice: a row has the same bits for every number of threads.
+// Handing a matrix to another thread costs about half a microsecond. A pass over a small model
+// takes less than a hundred, so there one thread can be faster than two; which one is, depends on
+// the model, the machine and what else runs on it, so it is measured. The results do not depend on
+// the choice: a row has the same bits for every number of threads.
 //
 //     bool all = pass_threads_begin(&choice, n_rows);
 //     ... the pass, on all threads or on one ...

@@ -222,7 +222,7 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
-const bool DEVICE_MEMORY_IS_HOST = false;
+__attribute__((used)) const bool DEVICE_MEMORY_IS_HOST = false;
 
 const DeviceInfo *device_info(const Device *device) {
     return &device->info;

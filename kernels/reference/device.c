@@ -36,7 +36,7 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
-const bool DEVICE_MEMORY_IS_HOST = true;
+__attribute__((used)) const bool DEVICE_MEMORY_IS_HOST = true;
 
 const DeviceInfo *device_info(const Device *device) {
     static const DeviceInfo INFO = {.description = "reference, 1 thread, plain loops",

@@ -61,6 +61,7 @@ class Kv(Command):
 
     def perform(self, argument):
         m, layer, head, position = layer_and_head(self, argument, "KV head", "n_kv_heads")
+        need_calls()
         count = written(m, layer)
         if not count:
             raise gdb.GdbError("layer %d has no keys yet: limpid next att_heads %d" % (layer, layer))

@@ -9,15 +9,6 @@ import gdb
 from limpid_program import argument_of, frames, in_pass, model, spelling, stage_at_hand, tensor
 
 
-# Up to version 13 gdb knows no registers of AMX, and so cannot restore those of a program after a call on processors
-# that have it.
-NO_CALLS = "this gdb (%s) cannot call functions of a program on this processor: version 14 can" % gdb.VERSION
-
-
-def sentence(problem):
-    return NO_CALLS if "extended state status" in str(problem) else str(problem)
-
-
 class Command(gdb.Command):
     """A command whose failures are sentences: `perform` gets the text behind its name."""
 
@@ -35,7 +26,7 @@ class Command(gdb.Command):
         except OSError as problem:
             raise gdb.GdbError("%s: %s" % (problem.filename or "writing", problem.strerror or problem))
         except (gdb.error, ValueError) as problem:
-            raise gdb.GdbError(sentence(problem))
+            raise gdb.GdbError(str(problem))
 
 
 def usage(command):

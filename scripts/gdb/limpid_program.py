@@ -1,6 +1,6 @@
 # The stopped program, for limpid-gdb.py: its model, the current stage, its tensors by name. Reads
-# memory and runs no code of the program, except to decode tokens, to copy from a GPU, and to read a
-# KV cache whose layout only the backend knows.
+# memory and runs no code of the program, except (need_calls) to copy from a GPU, to read a KV cache
+# whose layout only the backend knows, and for `attention`, `diff`, `rewind` and `set-token`.
 import struct
 
 import gdb
@@ -279,7 +279,7 @@ def rows_at_hand(m):
     chunk, n = m["chunk"], int(m["chunk"]["n"])
     try:
         lists = [device_read(m, m["scratch"][name], 4 * n) for name in INTEGERS]
-    except gdb.GdbError:
+    except (gdb.error, gdb.GdbError):  # a core file has no GPU
         lists = None  # what the host sent last
     rows = [struct.unpack("<%di" % n, b) for b in lists or [read(chunk[name], 4 * n) for name in INTEGERS]]
     tokens, positions, sequences = rows

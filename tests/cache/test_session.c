@@ -121,7 +121,8 @@ Test(session, says_what_it_goes_on_with) {
         {"|--kv|f32", " was made with cache type f16, this run has f32: its "},
         {"|-y|Be brief.", ": the session has another system message than -y; 3 exchanges, which "
                           "the model will read again\n"},
-        {"|-c|64|--context-overflow|shift", " tokens, the context room for 64; 4 exchanges, which"},
+        {"|-c|20|--context-overflow|shift", " tokens, the context room for 20; 4 exchanges, which"},
+        {"|-c|70", ", with the conversation before it, "},
     };
     for (size_t i = 0; i < sizeof MORE / sizeof *MORE; i++) {
         TestRun run = program(line, small_model(), path, MORE[i][0]);

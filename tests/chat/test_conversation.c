@@ -109,13 +109,13 @@ Test(conversation, what_was_saved_is_loaded_again) {
 Test(conversation, a_file_of_another_model_is_loaded_and_that_is_said) {
     char a[700];
     static const char TEXT[] =
-        "{\"model\":{\"path\":\"/far/other.gguf\"},\"messages\":[" USER "," ASSISTANT "]}";
+        "{\"model\":{\"path\":\"/far/other.gguf\",\"digest\":\"0123\"},\"messages\":[" USER "," ASSISTANT "]}";
     test_write_file(test_temporary("other.json"), TEXT, sizeof TEXT - 1);
     const TypedKeys keys[] = {command(a, "/load %s\n", "other.json"), {"> ", "\x04"}};
     TestRun r = chat_typed(small_model(), "", keys, COUNT(keys));
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
     if (strstr(r.out, "without jansson")) SKIP("this build reads no JSON");
-    CHECK(strstr(r.out, "is of another model, other.gguf"), "%s", r.out);
+    CHECK(strstr(r.out, "is of another model, /far/other.gguf"), "%s", r.out);
     CHECK(strstr(r.out, "loaded: 1 exchange"), "%s", r.out);
     test_run_free(&r);
 }

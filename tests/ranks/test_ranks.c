@@ -220,16 +220,32 @@ Test(ranks, tell_that_one_machine_has_another_model) {
                     "exec '$RUN' $m -i Once -q' </dev/null",
              other);
     check_ended(script, 6, "rank 1: another model than that of rank 0");
-    // The same one in another type: all that is not quantised is equal.
-    other = test_temporary("f32.gguf");
-    TestRun run = program("convert|builtin|%s|--type|f32|-q", other);
-    CHECK_INT(run.status, 0);
+}
+
+static const char *converted(const char *from, const char *name, const char *type) {
+    const char *to = test_temporary(name);
+    TestRun run = program("convert|%s|%s|--type|%s|-q", from, to, type);
+    CHECK(run.status == 0, "%s", run.err);
     test_run_free(&run);
-    snprintf(script, sizeof script,
-             MPIRUN "-n 2 sh -c 'm=builtin; [ $OMPI_COMM_WORLD_RANK = 1 ] && m=%s; "
-                    "exec '$RUN' $m -i Once -q' </dev/null",
-             other);
-    check_ended(script, 6, "rank 1: another model than that of rank 0");
+    return to;
+}
+
+// Of equal sizes and norms: another type, and other numbers of one type.
+Test(ranks, tell_that_one_machine_has_another_quantisation) {
+    char exact[300], rough[300], script[1000];
+    need_mpirun();
+    need_builtin();
+    snprintf(exact, sizeof exact, "%s", converted("builtin", "exact.gguf", "f32"));
+    snprintf(rough, sizeof rough, "%s", converted("builtin", "small.gguf", "q4_0"));
+    snprintf(rough, sizeof rough, "%s", converted(rough, "rough.gguf", "f32"));
+    const char *const others[] = {"builtin", rough};
+    for (int i = 0; i < 2; i++) {
+        snprintf(script, sizeof script,
+                 MPIRUN "-n 2 sh -c 'm=%s; [ $OMPI_COMM_WORLD_RANK = 1 ] && m=%s; "
+                        "exec '$RUN' $m -i Once -q' </dev/null",
+                 exact, others[i]);
+        check_ended(script, 6, "rank 1: another model than that of rank 0");
+    }
 }
 
 Test(ranks, tell_a_wrong_command_line_once) {
