@@ -39,19 +39,6 @@ Test(gdb, says_where_it_stands) {
     test_run_free(&r);
 }
 
-// As on a processor with AMX under a gdb that does not know it.
-Test(gdb, says_in_a_sentence_that_it_cannot_call_functions) {
-    need_debugger();
-    TestRun r =
-        debugger("python import limpid_commands as c\n"
-                 "python assert c.sentence(gdb.error(\"Couldn't write extended state "
-                 "status: Bad address.\")) == c.NO_CALLS\n"
-                 "python assert c.sentence(gdb.error('No registers.')) == 'No registers.'\n",
-                 "--help");
-    check_good(&r);
-    test_run_free(&r);
-}
-
 // Else the program would run to its end in search of it.
 Test(gdb, does_not_look_for_a_layer_that_the_model_lacks) {
     need_debugger();
