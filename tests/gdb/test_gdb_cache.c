@@ -51,6 +51,7 @@ static const char *as_printed(const char *what, const float *values) {
 
 // Before anything is tried: a call that fails leaves a breakpoint on the program's stack.
 Test(gdb_cache, says_where_gdb_cannot_call) {
+    need_debugger();
     if (debugger_calls()) SKIP("gdb can call functions of a program here");
     static const char *const COMMANDS[] = {"limpid kv 2 1", "limpid attention 2 3", "limpid next q",
                                            "limpid tensor layers.2.keys"};
