@@ -30,7 +30,7 @@ static const char GENERATE_HELP[] =
     "      --pattern local:64+global:4 (run mask --help)  --record FILE (run replay)\n"
     "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2 (docs/laboratory.md)\n"
     "      --ablate-to zero|mean  --force: replace files  --layers-per-rank 9,21\n"
-    "      --speculate lookup | --draft MODEL  the same, sooner; --no-cache: later\n"
+    "      --speculate lookup | --draft MODEL  the same, faster; --no-cache: slower\n"
     "for scripts (docs/scripting.md): --ids (new ids, one per line), --json (one\n"
     "  object), --logprobs N (a JSON line per token, with the N likeliest)\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never|surprise (-log2 p)\n";

@@ -157,9 +157,9 @@ static uint64_t matrix_mark(uint64_t mark, const Matrix *m) {
     return mark;
 }
 
-// The same number for the same file: its sizes, its norms, which every rank has read, and a sample
-// of its matrices, whose pages a rank reads of its own layers alone. Another quantisation of the
-// same model is told; a copy that is damaged in a few places is not.
+// The same number for the same file: its sizes, its norms, which every rank has read, and some
+// bytes of each matrix; all of a matrix is read only by the rank that has its layer. So another
+// quantisation of the model is noticed, and a copy that is damaged in a few places is not.
 static uint64_t model_mark(const Config *c, const Weights *w) {
     const int sizes[] = {c->dim,        c->hidden_dim, c->n_layers,   c->n_heads,
                          c->n_kv_heads, c->head_dim,   c->vocab_size, c->max_seq_len};

@@ -285,8 +285,9 @@ bool conversation_load(Chat *chat, const char *path, Error *error) {
     file_copy_close(&copy);
     if (!good) return error_prefix(error, path);
     char digest[FNV_HEX];
-    if (*origin.digest && !model_digest(digest, &chat->session, error)) return false;
-    if (*origin.digest && strcmp(digest, origin.digest) != 0)
+    Error unknown = {0}; // a digest that cannot be had: the conversation is loaded all the same
+    if (*origin.digest && model_digest(digest, &chat->session, &unknown) &&
+        strcmp(digest, origin.digest) != 0)
         note("%s is of another model, %s: this one reads its texts", path, origin.model);
     return conversation_take_back(chat, &more, error);
 }

@@ -73,8 +73,7 @@ static bool check_grammar_path(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE, "a text has one of --grammar and --json-schema");
     if (!strcmp(path, "-")) // the prompt may come from there
         return error_set(error, ERROR_USAGE,
-                         "%s takes the name of a file (standard input is "
-                         "/dev/stdin)",
+                         "%s takes the name of a file (standard input is /dev/stdin)",
                          o->grammar ? "--grammar" : "--json-schema");
     if (!strstr(own, "::=") && *own != '{') return true;
     return error_set(error, ERROR_USAGE, "%s takes the name of a file, not the text itself",

@@ -1,6 +1,7 @@
 # The stopped program, for limpid-gdb.py: its model, the current stage, its tensors by name. Reads
 # memory and runs no code of the program, except (need_calls) to copy from a GPU, to read a KV cache
 # whose layout only the backend knows, and for `attention`, `diff`, `rewind` and `set-token`.
+import re
 import struct
 
 import gdb
@@ -193,8 +194,8 @@ def need_calls():
                 flags = next((line.split() for line in file if line.startswith("flags")), [])
         except OSError:
             flags = []
-        version = gdb.VERSION.split(".")[0]
-        can_call = "amx_tile" not in flags or not version.isdigit() or int(version) >= 14
+        version = re.search(r"\d+", gdb.VERSION)  # "13.1", "Fedora Linux 14.1-1.fc39"
+        can_call = "amx_tile" not in flags or not version or int(version[0]) >= 14
     if not can_call:
         raise gdb.GdbError("this needs gdb 14 or newer: before it cannot call functions of a program on a processor with AMX")
 

@@ -151,5 +151,5 @@ const LimitKernels ISA_NAME(limit_kernels) = LIMITS();
 #if defined(ISA_avx512) && defined(WITH_AMX)
 extern const LimitKernels limit_kernels_amx;
 const LimitKernels limit_kernels_amx =
-    LIMITS([PEAK_INT8_TILES] = {peak_int8_tiles, 8.0 * TILE_ROWS *PANEL_ROWS *CELL_COLS});
+    LIMITS([PEAK_INT8_TILES] = {peak_int8_tiles, 8.0 * (TILE_ROWS * PANEL_ROWS * CELL_COLS)});
 #endif
