@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <mpi.h>
 #include <sched.h>
 #include <signal.h>
@@ -104,11 +105,13 @@ static bool divide(Error *error) {
 
 // ---- begin and end ----
 
-static double patience(void) {
+static bool read_patience(Error *error) {
     const char *text = getenv("LIMPID_RANK_SECONDS");
     char *end = NULL;
-    double seconds = text ? strtod(text, &end) : 0;
-    return seconds > 0 && !*end ? seconds : DEFAULT_SECONDS;
+    team.patience = text ? strtod(text, &end) : DEFAULT_SECONDS;
+    if (team.patience > 0 && isfinite(team.patience) && !(text && *end)) return true;
+    return error_set(error, ERROR_USAGE, "LIMPID_RANK_SECONDS=%s: seconds are expected, as 300",
+                     text);
 }
 
 // By the variables of Open MPI, PMIx and MPICH: MPI_Init of a process that nobody started with
@@ -133,14 +136,13 @@ void transport_end(int exit_code) {
 bool transport_begin(Error *error) {
     int provided = 0;
     if (team.begun || !transport_has_others()) return true;
-    if (!divide(error)) return false;
+    if (!read_patience(error) || !divide(error)) return false;
     // Open MPI would read the memory of the other ranks of a machine, and complain where one has
     // gone or may not be read. A message is copied through shared memory instead.
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return error_set(error, ERROR_DEVICE, "MPI_Init failed");
     team.begun = true;
-    team.patience = patience();
     for (int i = 0; i < SLOTS; i++)
         team.slots[i].request = MPI_REQUEST_NULL;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -6,7 +6,7 @@
 
 enum {
     ATTENTION_CHUNK = 256,  // positions between two merges; a multiple of KV_TILE
-    ATTENTION_QUERIES = 24, // most queries of one pass: rows x heads that share a KV head
+    ATTENTION_QUERIES = 24, // most queries of one block: rows x heads that share a KV head
 };
 
 // The softmax of some queries over the keys seen so far, before the division:
@@ -19,7 +19,7 @@ typedef struct AttentionState {
 
 // Queries that read the same region of the cache. Query i sees the keys first[i] .. last[i], where
 // sparse the runs of reach[i] among them.
-typedef struct AttentionPass {
+typedef struct QueryBlock {
     const Kv *kv;
     KvLayer layer;
     const unsigned char *region;
@@ -33,20 +33,20 @@ typedef struct AttentionPass {
     const unsigned char *next_keys, *next_values;
     float *packed; // (n_queries * head_dim) q as `scores` reads it
     float *scores; // (n_queries, ATTENTION_CHUNK)
-} AttentionPass;
+} QueryBlock;
 
 struct AttentionKernels {
     // One key and value (head_dim) to their slot among the keys and values of a region.
     void (*write)(const Kv *kv, unsigned char *keys, unsigned char *values, size_t slot,
                   const float *k, const float *v);
-    // Fills pass->packed; once, before the other two.
-    void (*pack)(const AttentionPass *pass);
+    // Fills block->packed; once, before the other two.
+    void (*pack)(const QueryBlock *block);
     // scores[i][t] = scale q_i . k_t, bent towards the cap, for the positions t of chunk c, in
     // tiles of which query i sees a key; -infinity where it does not see t. Other tiles are not for
     // reading.
-    void (*scores)(const AttentionPass *pass, int chunk);
+    void (*scores)(const QueryBlock *block, int chunk);
     // The state of all queries over chunk c.
-    void (*chunk)(const AttentionPass *pass, int chunk, const AttentionState *state);
+    void (*chunk)(const QueryBlock *block, int chunk, const AttentionState *state);
     // `state` over the chunks so far takes in `next`, the chunk after them.
     void (*merge)(const AttentionState *state, const AttentionState *next, int n_queries,
                   size_t value_dim);

@@ -256,6 +256,8 @@ Test(ranks, tell_a_wrong_command_line_once) {
     check_ended(MPIRUN "-n 2 $RUN -i a --layers-per-rank 1,2,3 </dev/null", 2, "3 numbers for 2");
     check_ended(MPIRUN "-n 2 $RUN -i a --layers-per-rank 1,2 </dev/null", 2, "the model has 6");
     check_ended(MPIRUN "-n 2 $RUN -i a --ablate L0.H1 </dev/null", 2, "in one process");
+    check_ended(MPIRUN "-n 2 -x LIMPID_RANK_SECONDS=soon $RUN -i a </dev/null", 2,
+                "LIMPID_RANK_SECONDS=soon: seconds are expected");
     check_ended(MPIRUN "-n 2 $RUN /nowhere/x.gguf -i a </dev/null", 4, "cannot open it");
 }
 

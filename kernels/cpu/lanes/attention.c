@@ -78,20 +78,20 @@ static int block_of(int left, int most) {
 }
 
 // Blocks of n queries after one another, each as (head_dim, n): one channel of all is contiguous.
-static void pack_queries(const AttentionPass *pass) {
-    int head_dim = pass->kv->shape.head_dim, n;
-    float *to = pass->packed;
-    for (int first = 0; first < pass->n_queries; first += n) {
-        n = block_of(pass->n_queries - first, SCORE_QUERIES);
+static void pack_queries(const QueryBlock *block) {
+    int head_dim = block->kv->shape.head_dim, n;
+    float *to = block->packed;
+    for (int first = 0; first < block->n_queries; first += n) {
+        n = block_of(block->n_queries - first, SCORE_QUERIES);
         for (int j = 0; j < head_dim; j++)
             for (int i = 0; i < n; i++)
-                *to++ = pass->q[first + i][j];
+                *to++ = block->q[first + i][j];
     }
 }
 
 // The scores of some queries with the keys of some tiles.
 typedef struct ScoreWork {
-    const AttentionPass *pass;
+    const QueryBlock *block;
     float *scores;             // (queries, ATTENTION_CHUNK)
     const float *q;            // (head_dim, queries), packed
     int begin, end;            // tiles, counted from position 0; one after another in the cache:
@@ -112,8 +112,8 @@ static void bend_scores(float *scores, int n, int tiles, float cap) {
 // n queries with `tiles` tiles from tile `first` on.
 INLINE void score_tiles(const ScoreWork *w, int first, const KvType type, const int n,
                         const int tiles) {
-    int head_dim = w->pass->kv->shape.head_dim;
-    size_t tile = (size_t)head_dim * KV_TILE, tile_bytes = tile * w->pass->kv->element;
+    int head_dim = w->block->kv->shape.head_dim;
+    size_t tile = (size_t)head_dim * KV_TILE, tile_bytes = tile * w->block->kv->element;
     const unsigned char *keys = w->keys + (size_t)(first - w->begin) * tile_bytes, *next = keys;
     size_t line = (size_t)tiles * KV_TILE * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
     size_t step = w->next ? line : 0; // 0: fetches the same keys again, cheaper than a branch
@@ -135,11 +135,11 @@ INLINE void score_tiles(const ScoreWork *w, int first, const KvType type, const 
         }
     }
     float *scores = w->scores + first * KV_TILE % ATTENTION_CHUNK;
-    F32x16 scale = f32_set(w->pass->scale);
+    F32x16 scale = f32_set(w->block->scale);
     for (int i = 0; i < n; i++)
         for (int t = 0; t < tiles; t++)
             f32_store(scores + i * ATTENTION_CHUNK + t * KV_TILE, f32_mul(sum[i][t], scale));
-    if (w->pass->cap > 0.0f) bend_scores(scores, n, tiles, w->pass->cap);
+    if (w->block->cap > 0.0f) bend_scores(scores, n, tiles, w->block->cap);
 }
 
 INLINE void score_run(const ScoreWork *w, const KvType type, const int n, const int tiles) {
@@ -168,21 +168,21 @@ typedef struct Span {
 } Span;
 
 // What query i sees next, from position `from` on, in a chunk that ends before `end`.
-INLINE Span next_span(const AttentionPass *pass, int i, int from, int end) {
-    Span span = {pass->first[i], pass->last[i]};
-    if (pass->sparse) {
-        KeyRun run = key_run(&pass->reach[i], from);
+INLINE Span next_span(const QueryBlock *block, int i, int from, int end) {
+    Span span = {block->first[i], block->last[i]};
+    if (block->sparse) {
+        KeyRun run = key_run(&block->reach[i], from);
         span = (Span){run.first, run.end - 1};
     }
     return (Span){span.lo > from ? span.lo : from, span.hi < end ? span.hi : end - 1};
 }
 
 // The tiles of a chunk in which query i sees a key, one bit each.
-static unsigned tiles_of(const AttentionPass *pass, int i, int chunk) {
+static unsigned tiles_of(const QueryBlock *block, int i, int chunk) {
     int start = chunk * ATTENTION_CHUNK, end = start + ATTENTION_CHUNK;
     unsigned tiles = 0;
-    Span s = next_span(pass, i, start, end);
-    for (; s.lo <= s.hi; s = next_span(pass, i, s.hi + 1, end))
+    Span s = next_span(block, i, start, end);
+    for (; s.lo <= s.hi; s = next_span(block, i, s.hi + 1, end))
         tiles |= (2u << (s.hi - start) / KV_TILE) - (1u << (s.lo - start) / KV_TILE);
     return tiles;
 }
@@ -206,11 +206,11 @@ static int tile_begin(int position) {
 }
 
 // -infinity for what query i does not see in the tiles in which it sees a key.
-static void hide_others(const AttentionPass *pass, int i, int chunk) {
-    float *scores = pass->scores + i * ATTENTION_CHUNK;
+static void hide_others(const QueryBlock *block, int i, int chunk) {
+    float *scores = block->scores + i * ATTENTION_CHUNK;
     int start = chunk * ATTENTION_CHUNK, end = start + ATTENTION_CHUNK, done = start;
-    Span s = next_span(pass, i, start, end);
-    for (; s.lo <= s.hi; s = next_span(pass, i, s.hi + 1, end)) {
+    Span s = next_span(block, i, start, end);
+    for (; s.lo <= s.hi; s = next_span(block, i, s.hi + 1, end)) {
         int gap = tile_begin(done + KV_TILE - 1); // the rest of the last span's tile
         hide(scores, done, gap < s.lo ? gap : s.lo);
         hide(scores, gap < tile_begin(s.lo) ? tile_begin(s.lo) : gap, s.lo);
@@ -221,18 +221,18 @@ static void hide_others(const AttentionPass *pass, int i, int chunk) {
 
 // All queries with the tiles begin .. end - 1, counted from position 0; of a ring that begins anew
 // among them, those before that and those after it.
-static void score_all(const AttentionPass *pass, int begin, int end) {
-    int n, head_dim = pass->kv->shape.head_dim, tiles = kv_tiles(&pass->layer);
-    size_t tile_bytes = (size_t)head_dim * KV_TILE * pass->kv->element;
-    ScoreWork work = {.pass = pass, .q = pass->packed, .begin = begin};
+static void score_all(const QueryBlock *block, int begin, int end) {
+    int n, head_dim = block->kv->shape.head_dim, tiles = kv_tiles(&block->layer);
+    size_t tile_bytes = (size_t)head_dim * KV_TILE * block->kv->element;
+    ScoreWork work = {.block = block, .q = block->packed, .begin = begin};
     work.end = begin + kv_run(tiles, begin, end);
-    work.keys = pass->region + (size_t)kv_slot(tiles, begin) * tile_bytes;
-    if (work.end < end) score_all(pass, work.end, end);
-    for (int i = 0; i < pass->n_queries; i += n, work.q += n * head_dim) {
-        work.scores = pass->scores + i * ATTENTION_CHUNK;
-        work.next = i == 0 ? pass->next_keys : NULL;
-        n = block_of(pass->n_queries - i, SCORE_QUERIES);
-        switch (pass->kv->shape.type) { // compiled once for each
+    work.keys = block->region + (size_t)kv_slot(tiles, begin) * tile_bytes;
+    if (work.end < end) score_all(block, work.end, end);
+    for (int i = 0; i < block->n_queries; i += n, work.q += n * head_dim) {
+        work.scores = block->scores + i * ATTENTION_CHUNK;
+        work.next = i == 0 ? block->next_keys : NULL;
+        n = block_of(block->n_queries - i, SCORE_QUERIES);
+        switch (block->kv->shape.type) { // compiled once for each
         case KV_F16: score_queries(&work, n, KV_F16); break;
         case KV_BF16: score_queries(&work, n, KV_BF16); break;
         default: score_queries(&work, n, KV_F32);
@@ -241,24 +241,24 @@ static void score_all(const AttentionPass *pass, int begin, int end) {
 }
 
 // Scores the tiles in which some query sees a key; tiles[i]: those in which query i does.
-static void score_chunk(const AttentionPass *pass, int chunk, unsigned *tiles) {
+static void score_chunk(const QueryBlock *block, int chunk, unsigned *tiles) {
     unsigned all = 0;
-    for (int i = 0; i < pass->n_queries; i++) {
+    for (int i = 0; i < block->n_queries; i++) {
         // The heads of one position see the same.
-        bool same = i && pass->last[i] == pass->last[i - 1];
-        tiles[i] = same ? tiles[i - 1] : tiles_of(pass, i, chunk);
+        bool same = i && block->last[i] == block->last[i - 1];
+        tiles[i] = same ? tiles[i - 1] : tiles_of(block, i, chunk);
         all |= tiles[i];
     }
     int first = chunk * (ATTENTION_CHUNK / KV_TILE), begin, end = 0;
     while (next_tiles(all, &begin, &end))
-        score_all(pass, first + begin, first + end);
-    for (int i = 0; i < pass->n_queries; i++)
-        if (tiles[i]) hide_others(pass, i, chunk);
+        score_all(block, first + begin, first + end);
+    for (int i = 0; i < block->n_queries; i++)
+        if (tiles[i]) hide_others(block, i, chunk);
 }
 
-static void chunk_scores(const AttentionPass *pass, int chunk) {
+static void chunk_scores(const QueryBlock *block, int chunk) {
     unsigned tiles[ATTENTION_QUERIES];
-    score_chunk(pass, chunk, tiles);
+    score_chunk(block, chunk, tiles);
 }
 
 // ---- softmax ----
@@ -284,7 +284,7 @@ static void numerators(float *scores, unsigned tiles, float *max, float *sum) {
 
 // The values of some positions, added up for some queries.
 typedef struct ValueWork {
-    const AttentionPass *pass;
+    const QueryBlock *block;
     float *out;                // (queries, value_dim)
     const float *weights;      // (queries, ATTENTION_CHUNK)
     Span span;                 // the positions
@@ -295,9 +295,9 @@ typedef struct ValueWork {
 // `vectors` vectors of 16 channels from `channel` on, for n queries.
 INLINE void add_values(const ValueWork *w, size_t channel, const KvType type, const int n,
                        const int vectors) {
-    const Kv *kv = w->pass->kv;
+    const Kv *kv = w->block->kv;
     size_t value_dim = kv->value_dim, first = (size_t)w->span.lo;
-    const unsigned char *values = w->pass->region + w->pass->layer.values_offset +
+    const unsigned char *values = w->block->region + w->block->layer.values_offset +
                                   ((size_t)w->slot * value_dim + channel) * kv->element;
     // Each position fetches its share of the next chunk.
     size_t step = w->next ? (size_t)vectors * 16 * kv->element : 0;
@@ -329,7 +329,7 @@ INLINE void add_values(const ValueWork *w, size_t channel, const KvType type, co
 
 // In sweeps over the positions, of some channels each.
 INLINE void value_run(const ValueWork *w, const KvType type, const int n, const int vectors) {
-    size_t value_dim = w->pass->kv->value_dim, step;
+    size_t value_dim = w->block->kv->value_dim, step;
     for (size_t channel = 0; channel < value_dim; channel += step) {
         step = value_dim - channel >= (size_t)vectors * 16 ? (size_t)vectors * 16 : 16;
         if (step > 16)
@@ -350,12 +350,12 @@ INLINE void value_queries(const ValueWork *w, int n, const KvType type) {
 
 // In one run of slots, or in two where a ring begins anew.
 static void add_span(const ValueWork *all, int n) {
-    int slots = all->pass->layer.slots;
+    int slots = all->block->layer.slots;
     ValueWork w = *all;
     for (int t = all->span.lo; t <= all->span.hi; t = w.span.hi + 1) {
         w.span = (Span){t, t + kv_run(slots, t, all->span.hi + 1) - 1};
         w.slot = kv_slot(slots, t);
-        switch (w.pass->kv->shape.type) {
+        switch (w.block->kv->shape.type) {
         case KV_F16: value_queries(&w, n, KV_F16); break;
         case KV_BF16: value_queries(&w, n, KV_BF16); break;
         default: value_queries(&w, n, KV_F32);
@@ -364,10 +364,10 @@ static void add_span(const ValueWork *all, int n) {
 }
 
 // The first positions from `from` on that n queries see all of; none: end .. end - 1.
-static Span common_span(const AttentionPass *pass, int first, int n, int from, int end) {
+static Span common_span(const QueryBlock *block, int first, int n, int from, int end) {
     Span all = {from, end - 1};
     for (int i = 0; i < n; i++) {
-        Span s = next_span(pass, first + i, all.lo, end);
+        Span s = next_span(block, first + i, all.lo, end);
         if (s.lo > s.hi) return (Span){end, end - 1};
         if (s.lo > all.lo)
             all = s, i = -1; // the others once more
@@ -378,27 +378,27 @@ static Span common_span(const AttentionPass *pass, int first, int n, int from, i
 }
 
 // What query i sees of the positions from .. end - 1.
-static void add_alone(const AttentionPass *pass, int i, float *out, int from, int end) {
-    ValueWork one = {.pass = pass, .out = out, .weights = pass->scores + i * ATTENTION_CHUNK};
-    one.span = next_span(pass, i, from, end);
-    for (; one.span.lo <= one.span.hi; one.span = next_span(pass, i, one.span.hi + 1, end))
+static void add_alone(const QueryBlock *block, int i, float *out, int from, int end) {
+    ValueWork one = {.block = block, .out = out, .weights = block->scores + i * ATTENTION_CHUNK};
+    one.span = next_span(block, i, from, end);
+    for (; one.span.lo <= one.span.hi; one.span = next_span(block, i, one.span.hi + 1, end))
         add_span(&one, 1);
 }
 
 // n queries from `first` on: what they all see together, what is before, between and after it one
 // by one. Each adds its positions in rising order.
-static void sum_values(const AttentionPass *pass, int chunk, float *out, int first, int n) {
-    size_t value_dim = pass->kv->value_dim;
+static void sum_values(const QueryBlock *block, int chunk, float *out, int first, int n) {
+    size_t value_dim = block->kv->value_dim;
     int end = (chunk + 1) * ATTENTION_CHUNK;
     for (int from = end - ATTENTION_CHUNK; from < end;) {
-        Span all = common_span(pass, first, n, from, end);
+        Span all = common_span(block, first, n, from, end);
         for (int i = 0; i < n; i++)
-            add_alone(pass, first + i, out + (size_t)i * value_dim, from, all.lo);
-        ValueWork shared = {.pass = pass,
+            add_alone(block, first + i, out + (size_t)i * value_dim, from, all.lo);
+        ValueWork shared = {.block = block,
                             .out = out,
-                            .weights = pass->scores + first * ATTENTION_CHUNK,
+                            .weights = block->scores + first * ATTENTION_CHUNK,
                             .span = all,
-                            .next = first == 0 ? pass->next_values : NULL};
+                            .next = first == 0 ? block->next_values : NULL};
         add_span(&shared, n);
         from = all.hi + 1;
     }
@@ -406,22 +406,22 @@ static void sum_values(const AttentionPass *pass, int chunk, float *out, int fir
 
 // ---- states ----
 
-static void chunk_states(const AttentionPass *pass, int chunk, const AttentionState *state) {
-    size_t value_dim = pass->kv->value_dim;
+static void chunk_states(const QueryBlock *block, int chunk, const AttentionState *state) {
+    size_t value_dim = block->kv->value_dim;
     unsigned tiles[ATTENTION_QUERIES];
     int n;
-    score_chunk(pass, chunk, tiles);
-    for (int i = 0; i < pass->n_queries; i++) {
+    score_chunk(block, chunk, tiles);
+    for (int i = 0; i < block->n_queries; i++) {
         state->max[i] = -INFINITY;
         state->sum[i] = 0;
         if (tiles[i])
-            numerators(pass->scores + i * ATTENTION_CHUNK, tiles[i], state->max + i,
+            numerators(block->scores + i * ATTENTION_CHUNK, tiles[i], state->max + i,
                        state->sum + i);
     }
-    memset(state->out, 0, (size_t)pass->n_queries * value_dim * sizeof *state->out);
-    for (int i = 0; i < pass->n_queries; i += n) {
-        n = pass->n_queries - i < VALUE_QUERIES ? pass->n_queries - i : VALUE_QUERIES;
-        sum_values(pass, chunk, state->out + (size_t)i * value_dim, i, n);
+    memset(state->out, 0, (size_t)block->n_queries * value_dim * sizeof *state->out);
+    for (int i = 0; i < block->n_queries; i += n) {
+        n = block->n_queries - i < VALUE_QUERIES ? block->n_queries - i : VALUE_QUERIES;
+        sum_values(block, chunk, state->out + (size_t)i * value_dim, i, n);
     }
 }
 
