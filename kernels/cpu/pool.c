@@ -7,6 +7,7 @@
 // finds nothing to take, and no thread waited for it.
 //
 //     run:     task, context ... ; shares ; left + n ; wake the sleepers ; work ; done == n ?
+//              (n: but for what the caller has taken before)
 //     thread:  take n chunks, left - n -> task -> done + n ; none left: spin for a while ; sleep
 //
 // So each thread reads its own share in one direction, as the hardware that fetches ahead likes it;
@@ -122,7 +123,9 @@ static bool chunks_left(Pool *pool) {
 // one has come to the same. That is right too: the chunk taken is one of the later region, whose
 // fields are read only now.
 static bool take_from(atomic_uint_fast64_t *share, bool is_own, Chunks *chunks) {
-    uint64_t state = atomic_load_explicit(share, memory_order_acquire), rest;
+    // The own one is read as for writing: a line that came to be read would be asked for again.
+    uint64_t rest, state = is_own ? atomic_fetch_or(share, 0)
+                                  : atomic_load_explicit(share, memory_order_acquire);
     do {
         uint32_t next = (uint32_t)state, end = (uint32_t)(state >> 32);
         if (next >= end) return false;
@@ -138,6 +141,7 @@ static bool take_from(atomic_uint_fast64_t *share, bool is_own, Chunks *chunks) 
 static bool take_chunks(Pool *pool, int thread, Chunks *chunks) {
     for (int i = 0; i < pool->n_threads && chunks_left(pool); i++) {
         struct Worker *worker = &pool->workers[(thread + i) % pool->n_threads];
+        __builtin_prefetch(&pool->task); // comes while the share does
         if (take_from(&worker->share, i == 0, chunks)) {
             atomic_fetch_sub(&pool->left, (int)chunks->count);
             return true;
@@ -146,24 +150,25 @@ static bool take_chunks(Pool *pool, int thread, Chunks *chunks) {
     return false;
 }
 
+static void run_chunks(Pool *pool, Chunks taken, int thread) {
+    size_t begin = taken.first * pool->chunk, end = begin + taken.count * pool->chunk;
+    // Before the task: as soon as `done` reaches n_chunks the caller may overwrite the region.
+    unsigned n_chunks = (unsigned)((pool->n_items + pool->chunk - 1) / pool->chunk);
+    pool->task(pool->context, begin, end < pool->n_items ? end : pool->n_items, thread);
+    // The other half is in wait_until_done, which first says that it sleeps and then looks at
+    // `done`. Both pairs are sequentially consistent, so at least one thread sees what the other
+    // wrote.
+    unsigned count = (unsigned)taken.count;
+    if (atomic_fetch_add(&pool->done, count) + count == n_chunks &&
+        atomic_load(&pool->caller_sleeps))
+        futex_wake(&pool->done);
+}
+
 // Takes and runs chunks until none is left. True if there was any.
 static bool work(Pool *pool, int thread) {
     bool any = false;
-    Chunks taken;
-    while (take_chunks(pool, thread, &taken)) {
-        size_t begin = taken.first * pool->chunk, end = begin + taken.count * pool->chunk;
-        // Before the task: as soon as `done` reaches n_chunks the caller may overwrite the region.
-        unsigned n_chunks = (unsigned)((pool->n_items + pool->chunk - 1) / pool->chunk);
-        pool->task(pool->context, begin, end < pool->n_items ? end : pool->n_items, thread);
-        // The other half is in wait_until_done, which first says that it sleeps and then looks at
-        // `done`. Both pairs are sequentially consistent, so at least one thread sees what the
-        // other wrote.
-        unsigned count = (unsigned)taken.count;
-        if (atomic_fetch_add(&pool->done, count) + count == n_chunks &&
-            atomic_load(&pool->caller_sleeps))
-            futex_wake(&pool->done);
-        any = true;
-    }
+    for (Chunks taken; take_chunks(pool, thread, &taken); any = true)
+        run_chunks(pool, taken, thread);
     return any;
 }
 
@@ -259,13 +264,18 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
     pool->n_items = n_items;
     pool->chunk = chunk;
     atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
+    // The first half of its own share the caller takes before others can see it, which spares two
+    // atomic operations on lines that are on their way to another processor.
     uint64_t n_threads = (uint64_t)pool->n_threads, begin = 0, end;
+    Chunks own = {0, ((n_chunks + n_threads - 1) / n_threads + 1) / 2};
     for (uint64_t t = 0; begin < n_chunks; t++, begin = end) {
         end = (n_chunks * (t + 1) + n_threads - 1) / n_threads;
+        if (!t) begin = own.count;
         atomic_store_explicit(&pool->workers[t].share, end << 32 | begin, memory_order_release);
     }
-    atomic_fetch_add(&pool->left, (int)n_chunks);
+    atomic_fetch_add(&pool->left, (int)(n_chunks - own.count));
     if (atomic_load(&pool->sleepers)) wake_threads(pool);
+    run_chunks(pool, own, 0);
     work(pool, 0);
     wait_until_done(pool, (unsigned)n_chunks);
 }
