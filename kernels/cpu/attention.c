@@ -99,9 +99,9 @@ static int fill_block(QueryBlock *block, const AttentionWork *w, int row, int en
 // cache; blocks of rows run backwards, so that the longest of a share come first. Returns the row
 // after those taken, or 0 where the block has no more.
 static int next_rows(QueryBlock *block, const AttentionWork *w, int b, int row, int thread) {
-    int turn = w->row_blocks - 1 - b % w->row_blocks, part = b / w->row_blocks;
+    int row_block = w->row_blocks - 1 - b % w->row_blocks, part = b / w->row_blocks;
     int head = part / w->head_parts * w->group, from = part % w->head_parts * w->block_heads;
-    int begin = turn * w->block_rows, end = smaller(begin + w->block_rows, w->rows->n);
+    int begin = row_block * w->block_rows, end = smaller(begin + w->block_rows, w->rows->n);
     if (row < begin) row = begin;
     if (row >= end) return 0;
     row += fill_block(block, w, row, end, head + from, smaller(w->block_heads, w->group - from),

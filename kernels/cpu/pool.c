@@ -7,7 +7,7 @@
 // finds nothing to take, and no thread waited for it.
 //
 //     run:     task, context ... ; shares ; left + n ; wake the sleepers ; work ; done == n ?
-//              (n: but for what the caller has taken before)
+//              (n without the chunks that the caller keeps for itself)
 //     thread:  take n chunks, left - n -> task -> done + n ; none left: spin for a while ; sleep
 //
 // So each thread reads its own share in one direction, as the hardware that fetches ahead likes it;
@@ -123,7 +123,8 @@ static bool chunks_left(Pool *pool) {
 // one has come to the same. That is right too: the chunk taken is one of the later region, whose
 // fields are read only now.
 static bool take_from(atomic_uint_fast64_t *share, bool is_own, Chunks *chunks) {
-    // The own one is read as for writing: a line that came to be read would be asked for again.
+    // An atomic operation, though it changes nothing, brings the line of the own share for writing:
+    // a load would bring it for reading, and the compare-and-swap would wait for it again.
     uint64_t rest, state = is_own ? atomic_fetch_or(share, 0)
                                   : atomic_load_explicit(share, memory_order_acquire);
     do {
@@ -141,7 +142,6 @@ static bool take_from(atomic_uint_fast64_t *share, bool is_own, Chunks *chunks) 
 static bool take_chunks(Pool *pool, int thread, Chunks *chunks) {
     for (int i = 0; i < pool->n_threads && chunks_left(pool); i++) {
         struct Worker *worker = &pool->workers[(thread + i) % pool->n_threads];
-        __builtin_prefetch(&pool->task); // comes while the share does
         if (take_from(&worker->share, i == 0, chunks)) {
             atomic_fetch_sub(&pool->left, (int)chunks->count);
             return true;
@@ -264,8 +264,8 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
     pool->n_items = n_items;
     pool->chunk = chunk;
     atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-    // The first half of its own share the caller takes before others can see it, which spares two
-    // atomic operations on lines that are on their way to another processor.
+    // The caller takes the first half of its own share before the others can see it. That spares it
+    // two atomic operations on cache lines that the others are reading.
     uint64_t n_threads = (uint64_t)pool->n_threads, begin = 0, end;
     Chunks own = {0, ((n_chunks + n_threads - 1) / n_threads + 1) / 2};
     for (uint64_t t = 0; begin < n_chunks; t++, begin = end) {
