@@ -53,9 +53,9 @@ typedef struct PanelWork {
 // Several panels of bytes with their scales (lanes/project_amx.c), and some sums.
 #define TILE_SCRATCH_BYTES(cols) (TILE_PANELS * 24 * (size_t)(cols) + 4096)
 
-// Floats that quantising a row takes: one for each cell, in whole vectors. A panel has room for
-// them.
-#define QUANTISE_SCRATCH(cols) (((cols) / CELL_COLS + 15) / 16 * 16)
+// Floats that quantising a row takes: one for each cell, in whole vectors; or, of a row that is not
+// finite, two for each cell and half a one for each column. A panel has room for them.
+#define QUANTISE_SCRATCH(cols) ((cols) / CELL_COLS * 18)
 
 // What inputs are multiplied as (lanes/project_direct.c).
 typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS, INPUT_TILES } InputForm;

@@ -11,6 +11,12 @@
 //
 // f32_max and f32_min return their second operand where either is NaN, as the x86 instructions do.
 // f32_sum and f32_largest fold in halves: lane i with i + 8, then + 4, + 2, + 1.
+//
+// Four times four lanes, a0 .. a3 one of them, are shuffled by
+//
+//     f32_interleave_low(a, b)     a0 b0 a1 b1
+//     f32_interleave_high(a, b)    a2 b2 a3 b3
+//     f32_transpose_fours(x)       four j of x[i] becomes four i of x[j]
 #pragma once
 
 #include <math.h>
@@ -42,10 +48,6 @@
 #define ISA_PASTE_(name, isa) name##_##isa
 #define ISA_PASTE(name, isa) ISA_PASTE_(name, isa)
 #define ISA_NAME(name) ISA_PASTE(name, ISA)
-
-static inline F32x16 f32_abs(F32x16 x) {
-    return f32_max(x, f32_sub(f32_zero(), x));
-}
 
 // e^x for x <= 88: the bits of exp_float (kernels/precision.h), which says how.
 static inline F32x16 f32_exp_below(F32x16 x) {

@@ -67,6 +67,10 @@ static inline F32x16 f32_max(F32x16 x, F32x16 y) {
 static inline F32x16 f32_min(F32x16 x, F32x16 y) {
     return (F32x16){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
 }
+static inline F32x16 f32_abs(F32x16 x) {
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    return (F32x16){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
 static inline F32x16 f32_sqrt(F32x16 x) {
     return (F32x16){_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)};
 }
@@ -113,6 +117,20 @@ static inline __m256 simd_bf16(const uint16_t *p) {
 }
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     return (F32x16){simd_bf16(p), simd_bf16(p + 8)};
+}
+static inline F32x16 f32_interleave_low(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_unpacklo_ps(x.a, y.a), _mm256_unpacklo_ps(x.b, y.b)};
+}
+static inline F32x16 f32_interleave_high(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_unpackhi_ps(x.a, y.a), _mm256_unpackhi_ps(x.b, y.b)};
+}
+// Of two registers 0x20 takes the lower fours, 0x31 the upper ones.
+static inline void f32_transpose_fours(F32x16 x[4]) {
+    F32x16 p = x[0], q = x[1], r = x[2], s = x[3];
+    x[0] = (F32x16){_mm256_permute2f128_ps(p.a, q.a, 0x20), _mm256_permute2f128_ps(r.a, s.a, 0x20)};
+    x[1] = (F32x16){_mm256_permute2f128_ps(p.a, q.a, 0x31), _mm256_permute2f128_ps(r.a, s.a, 0x31)};
+    x[2] = (F32x16){_mm256_permute2f128_ps(p.b, q.b, 0x20), _mm256_permute2f128_ps(r.b, s.b, 0x20)};
+    x[3] = (F32x16){_mm256_permute2f128_ps(p.b, q.b, 0x31), _mm256_permute2f128_ps(r.b, s.b, 0x31)};
 }
 //    8 lanes:  i + (i + 8)       across the two registers
 //    4 lanes:  i + (i + 4)       across the halves of one

@@ -51,6 +51,9 @@ static inline F32x16 f32_max(F32x16 a, F32x16 b) {
 static inline F32x16 f32_min(F32x16 a, F32x16 b) {
     return _mm512_min_ps(a, b);
 }
+static inline F32x16 f32_abs(F32x16 a) {
+    return _mm512_abs_ps(a);
+}
 static inline F32x16 f32_sqrt(F32x16 a) {
     return _mm512_sqrt_ps(a);
 }
@@ -89,6 +92,22 @@ static inline void f32_to_bf16(uint16_t *p, F32x16 x) {
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline F32x16 f32_interleave_low(F32x16 a, F32x16 b) {
+    return _mm512_unpacklo_ps(a, b);
+}
+static inline F32x16 f32_interleave_high(F32x16 a, F32x16 b) {
+    return _mm512_unpackhi_ps(a, b);
+}
+// Of two vectors 0x44 takes fours 0 and 1 of each, 0xee fours 2 and 3, 0x88 the even, 0xdd the odd
+// ones.
+static inline void f32_transpose_fours(F32x16 x[4]) {
+    __m512 a = _mm512_shuffle_f32x4(x[0], x[1], 0x44), b = _mm512_shuffle_f32x4(x[2], x[3], 0x44);
+    __m512 c = _mm512_shuffle_f32x4(x[0], x[1], 0xee), d = _mm512_shuffle_f32x4(x[2], x[3], 0xee);
+    x[0] = _mm512_shuffle_f32x4(a, b, 0x88);
+    x[1] = _mm512_shuffle_f32x4(a, b, 0xdd);
+    x[2] = _mm512_shuffle_f32x4(c, d, 0x88);
+    x[3] = _mm512_shuffle_f32x4(c, d, 0xdd);
 }
 // Halves as simd.h says: 16 lanes to 8, 4, 2, 1.
 static inline float f32_sum(F32x16 x) {

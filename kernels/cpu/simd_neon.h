@@ -83,6 +83,9 @@ static inline F32x16 f32_max(F32x16 x, F32x16 y) {
 static inline F32x16 f32_min(F32x16 x, F32x16 y) {
     return SIMD_OF_2(F32x16, simd_min, x, y);
 }
+static inline F32x16 f32_abs(F32x16 x) {
+    return SIMD_OF_1(F32x16, vabsq_f32, x);
+}
 static inline F32x16 f32_sqrt(F32x16 x) {
     return SIMD_OF_1(F32x16, vsqrtq_f32, x);
 }
@@ -131,6 +134,19 @@ static inline float32x4_t simd_bf16(const uint16_t *p) {
 }
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     return (F32x16){simd_bf16(p), simd_bf16(p + 4), simd_bf16(p + 8), simd_bf16(p + 12)};
+}
+static inline F32x16 f32_interleave_low(F32x16 x, F32x16 y) {
+    return SIMD_OF_2(F32x16, vzip1q_f32, x, y);
+}
+static inline F32x16 f32_interleave_high(F32x16 x, F32x16 y) {
+    return SIMD_OF_2(F32x16, vzip2q_f32, x, y);
+}
+static inline void f32_transpose_fours(F32x16 x[4]) { // no instruction: registers get other names
+    F32x16 p = x[0], q = x[1], r = x[2], s = x[3];
+    x[0] = (F32x16){p.a, q.a, r.a, s.a};
+    x[1] = (F32x16){p.b, q.b, r.b, s.b};
+    x[2] = (F32x16){p.c, q.c, r.c, s.c};
+    x[3] = (F32x16){p.d, q.d, r.d, s.d};
 }
 //    8 lanes:  i + (i + 8)   register c onto a, d onto b
 //    4 lanes:  i + (i + 4)   the second of these onto the first

@@ -69,6 +69,9 @@ static inline F32x16 f32_max(F32x16 a, F32x16 b) {
 static inline F32x16 f32_min(F32x16 a, F32x16 b) {
     SIMD_LANES(F32x16, 16, a.v[i] < b.v[i] ? a.v[i] : b.v[i]);
 }
+static inline F32x16 f32_abs(F32x16 a) {
+    SIMD_LANES(F32x16, 16, fabsf(a.v[i]));
+}
 static inline F32x16 f32_sqrt(F32x16 a) {
     SIMD_LANES(F32x16, 16, sqrtf(a.v[i]));
 }
@@ -96,6 +99,20 @@ static inline void f32_to_bf16(uint16_t *p, F32x16 x) {
 }
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     SIMD_LANES(F32x16, 16, bf16_to_float(p[i]));
+}
+// Lanes 4 q and 4 q + 1 of a result come from lane 4 q (high: 4 q + 2), the next two from the one
+// behind it.
+static inline F32x16 f32_interleave_low(F32x16 a, F32x16 b) {
+    SIMD_LANES(F32x16, 16, (i % 2 ? b : a).v[i / 4 * 4 + i % 4 / 2]);
+}
+static inline F32x16 f32_interleave_high(F32x16 a, F32x16 b) {
+    SIMD_LANES(F32x16, 16, (i % 2 ? b : a).v[i / 4 * 4 + 2 + i % 4 / 2]);
+}
+static inline void f32_transpose_fours(F32x16 x[4]) {
+    F32x16 from[4] = {x[0], x[1], x[2], x[3]};
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < 16; i++)
+            x[j].v[i] = from[i / 4].v[4 * j + i % 4];
 }
 // The order of the vector instructions: half of the lanes onto the other half, four times.
 static inline float f32_sum(F32x16 x) {
