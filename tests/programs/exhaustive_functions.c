@@ -79,25 +79,44 @@ static double defined_exp(double x) {
     return x < -87 ? 0 : x > 88 ? (double)INFINITY : exp(x);
 }
 
+// The next inputs of a range, up to 16, into x; returns their number, 0 at its end.
+static int next_lanes(uint64_t *b, Range r, float *x) {
+    int n = 0;
+    for (; n < 16 && *b < r.end; *b += r.every)
+        x[n++] = float_of_bits((uint32_t)*b);
+    return n;
+}
+
 static void all_exp(Range r, Tally *t) {
-    for (uint64_t b = r.first; b < r.end; b += r.every) {
-        float x = float_of_bits((uint32_t)b), y = exp_float(x);
-        tally_take(t, ulps(y, defined_exp((double)x)), 2, x, "exp_float");
-        tally_take(t, same_or_nan(f32_exp(f32_set(x)).v[0], y) ? 0 : 1e9, 2, x, "lanes");
+    float x[16] = {0}, lanes[16];
+    uint64_t b = r.first;
+    for (int n; (n = next_lanes(&b, r, x));) {
+        f32_store(lanes, f32_exp(f32_load(x)));
+        for (int i = 0; i < n; i++) {
+            float y = exp_float(x[i]);
+            tally_take(t, ulps(y, defined_exp((double)x[i])), 2, x[i], "exp_float");
+            tally_take(t, same_or_nan(lanes[i], y) ? 0 : 1e9, 2, x[i], "lanes");
+        }
     }
 }
 
 static void all_tanh(Range r, Tally *t) {
-    for (uint64_t b = r.first; b < r.end; b += r.every) {
-        float x = float_of_bits((uint32_t)b);
-        tally_take(t, ulps(f32_tanh(f32_set(x)).v[0], tanh((double)x)), 2, x, NULL);
+    float x[16] = {0}, y[16];
+    uint64_t b = r.first;
+    for (int n; (n = next_lanes(&b, r, x));) {
+        f32_store(y, f32_tanh(f32_load(x)));
+        for (int i = 0; i < n; i++)
+            tally_take(t, ulps(y[i], tanh((double)x[i])), 2, x[i], NULL);
     }
 }
 
 static void all_erf(Range r, Tally *t) {
-    for (uint64_t b = r.first; b < r.end; b += r.every) {
-        float x = float_of_bits((uint32_t)b);
-        tally_take(t, ulps(f32_erf(f32_set(x)).v[0], erf((double)x)), 2, x, NULL);
+    float x[16] = {0}, y[16];
+    uint64_t b = r.first;
+    for (int n; (n = next_lanes(&b, r, x));) {
+        f32_store(y, f32_erf(f32_load(x)));
+        for (int i = 0; i < n; i++)
+            tally_take(t, ulps(y[i], erf((double)x[i])), 2, x[i], NULL);
     }
 }
 
@@ -114,8 +133,8 @@ static void apply(const RowKernels *k, int way, float *x) {
 
 // The bits of portable C, for all activations and tanh.
 static void instruction_sets(Range r, Tally *t) {
-    size_t count;
-    const CpuKernels *const *list = isa_list(&count);
+    const CpuKernels *list[MOST_SETS];
+    size_t count = supported_sets(list);
     float x[RUN], wanted[RUN], got[RUN];
     for (uint64_t b = r.first; b < r.end;) {
         int n = 0;
@@ -126,7 +145,6 @@ static void instruction_sets(Range r, Tally *t) {
             memcpy(wanted, x, sizeof x);
             apply(list[count - 1]->rows, way, wanted);
             for (size_t l = 0; l + 1 < count; l++) {
-                if (!isa_supported(list[l])) continue;
                 memcpy(got, x, sizeof x);
                 apply(list[l]->rows, way, got);
                 bool equal = !memcmp(got, wanted, sizeof got);
@@ -154,16 +172,13 @@ static void cached(const CpuKernels *isa, KvType type, const float *x, uint16_t 
 }
 
 static void cache_types(Range r, Tally *t) {
-    size_t count;
-    const CpuKernels *const *list = isa_list(&count);
-    for (uint64_t b = r.first; b < r.end;) {
-        float x[16] = {0};
+    const CpuKernels *list[MOST_SETS];
+    size_t count = supported_sets(list);
+    float x[16] = {0};
+    uint64_t b = r.first;
+    for (int n; (n = next_lanes(&b, r, x));) {
         uint16_t half[16], bf16[16];
-        int n = 0;
-        for (; n < 16 && b < r.end; n++, b += r.every)
-            x[n] = float_of_bits((uint32_t)b);
         for (size_t l = 0; l < count; l++) {
-            if (!isa_supported(list[l])) continue;
             cached(list[l], KV_F16, x, half);
             cached(list[l], KV_BF16, x, bf16);
             for (int i = 0; i < n; i++) { // any NaN for a NaN
@@ -181,12 +196,11 @@ static void weights_of_16_bits(Range r, Tally *t) {
     (void)r;
     static uint16_t all[65536];
     static float out[65536];
-    size_t count;
-    const CpuKernels *const *list = isa_list(&count);
+    const CpuKernels *list[MOST_SETS];
+    size_t count = supported_sets(list);
     for (int h = 0; h < 65536; h++)
         all[h] = (uint16_t)h;
     for (size_t l = 0; l < count; l++) {
-        if (!isa_supported(list[l])) continue;
         for (DType dtype = DTYPE_F16; dtype <= DTYPE_BF16; dtype++) {
             setenv("LIMPID_ISA", list[l]->name, 1);
             Device *device = device_open(1, PRECISION_F32);

@@ -14,13 +14,10 @@
 
 enum { CELL = ACTIVATION_GROUP };
 
-// A group with this largest element, its negative, and parts of it, behind the two outliers of the
-// row.
+// A group with this largest element, its negative, and parts of it.
 static void fill_group(float *x, float amax) {
-    memset(x, 0, 2 * CELL * sizeof *x);
-    x[0] = x[1] = FLT_MAX;
     for (int i = 0; i < CELL; i++)
-        x[CELL + i] = amax * ((float)(CELL - 1 - 2 * i) / (CELL - 1));
+        x[i] = amax * ((float)(CELL - 1 - 2 * i) / (CELL - 1));
 }
 
 // In units of a step: half a step, and what float32 loses of 1 / d and of the product, where d is
@@ -35,41 +32,58 @@ static double group_error(const float *x, const int16_t *z, float d, int levels)
     return worst;
 }
 
+// Rows of GROUPS groups behind one that has the two outliers of the row.
+enum { GROUPS = 15, CELLS = 1 + GROUPS, COLS = CELLS * CELL };
+
 static void quantise_with(const CpuKernels *isa, const float *x, int levels, int16_t *z,
                           float *scales) {
-    int32_t pairs[2 * CELL / 2], sums[2 * 3];
-    float of_cells[2 * 4], scratch[QUANTISE_SCRATCH(2 * CELL)];
+    int32_t pairs[COLS / 2], sums[CELLS * 3];
+    float of_cells[CELLS * 4], scratch[QUANTISE_SCRATCH(COLS)];
     Outlier outliers[OUTLIERS];
     InputBlock block = {
         .n = 1, .pairs = pairs, .scales = of_cells, .sums = sums, .outliers = outliers};
-    isa->project->quantise(&block, 0, x, 2 * CELL, levels, scratch);
+    isa->project->quantise(&block, 0, x, COLS, levels, scratch);
     memcpy(z, pairs, sizeof pairs);
-    scales[0] = of_cells[0];
-    scales[1] = of_cells[4];
+    for (int c = 0; c < CELLS; c++)
+        scales[c] = of_cells[4 * c];
+}
+
+// The groups of one row, whose largest elements are amax[GROUPS].
+static void activation_row(Tally *t, const CpuKernels *const *sets, size_t count, const float *amax,
+                           int levels) {
+    float x[COLS] = {FLT_MAX, FLT_MAX}, scales[CELLS], others[CELLS];
+    int16_t z[COLS], same[COLS];
+    int32_t sums[CELLS];
+    Outlier outliers[OUTLIERS];
+    for (int g = 0; g < GROUPS; g++)
+        fill_group(x + (1 + g) * CELL, amax[g]);
+    activation_quantise(z, scales, sums, outliers, x, COLS, levels);
+    for (int g = 0; g < GROUPS; g++) {
+        int at = (1 + g) * CELL;
+        double d = (double)amax[g] / levels;
+        bool right = scales[1 + g] == ((float)d >= FLT_MIN ? (float)d : 0);
+        double error = right ? group_error(x + at, z + at, scales[1 + g], levels) : 1e9;
+        tally_take(t, error, 0.5 + 2e-7 * levels, amax[g], levels == A8_LEVELS ? "a8" : "a16");
+    }
+    for (size_t l = 0; l < count; l++) {
+        quantise_with(sets[l], x, levels, same, others);
+        for (int c = 1; c < CELLS; c++) {
+            bool equal =
+                !memcmp(same + c * CELL, z + c * CELL, CELL * sizeof *z) && others[c] == scales[c];
+            tally_take(t, equal ? 0 : 1e9, 0.5, amax[c - 1], sets[l]->name);
+        }
+    }
 }
 
 static void activation_scales(Range r, Tally *t) {
-    size_t count;
-    const CpuKernels *const *list = isa_list(&count);
-    for (uint64_t b = r.first; b < r.end && b < 0x7f7fffff; b += r.every) { // finite, positive
-        float x[2 * CELL], scales[2], others[2], amax = float_of_bits((uint32_t)b);
-        int16_t z[2 * CELL], same[2 * CELL];
-        int32_t sums[2];
-        Outlier outliers[OUTLIERS];
-        fill_group(x, amax);
-        for (int levels = A8_LEVELS; levels <= A16_LEVELS; levels += A16_LEVELS - A8_LEVELS) {
-            activation_quantise(z, scales, sums, outliers, x, 2 * CELL, levels);
-            double d = (double)amax / levels;
-            bool right = scales[1] == ((float)d >= FLT_MIN ? (float)d : 0);
-            double error = right ? group_error(x + CELL, z + CELL, scales[1], levels) : 1e9;
-            tally_take(t, error, 0.5 + 2e-7 * levels, amax, levels == A8_LEVELS ? "a8" : "a16");
-            for (size_t l = 0; l < count; l++) {
-                if (!isa_supported(list[l])) continue;
-                quantise_with(list[l], x, levels, same, others);
-                bool equal = !memcmp(same, z, sizeof z) && !memcmp(others, scales, sizeof scales);
-                tally_take(t, equal ? 0 : 1e9, 0.5, amax, list[l]->name);
-            }
-        }
+    const CpuKernels *sets[MOST_SETS];
+    size_t count = supported_sets(sets);
+    for (uint64_t b = r.first; b < r.end && b < 0x7f7fffff;) { // finite, positive
+        float amax[GROUPS] = {0};
+        for (int g = 0; g < GROUPS && b < r.end && b < 0x7f7fffff; g++, b += r.every)
+            amax[g] = float_of_bits((uint32_t)b);
+        activation_row(t, sets, count, amax, A8_LEVELS);
+        activation_row(t, sets, count, amax, A16_LEVELS);
     }
 }
 
@@ -101,11 +115,10 @@ static double block_error(DType dtype, const float *x, float amax) {
 static void weight_scales(Range r, Tally *t) {
     static const DType TYPES[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0};
     for (uint64_t b = r.first; b < r.end && b <= 0x7f7fffff; b += r.every) {
-        float x[2 * CELL], amax = float_of_bits((uint32_t)b);
+        float x[CELL], amax = float_of_bits((uint32_t)b);
         fill_group(x, amax);
         for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
-            tally_take(t, block_error(TYPES[i], x + CELL, amax), 1, amax,
-                       dtype_info(TYPES[i])->name);
+            tally_take(t, block_error(TYPES[i], x, amax), 1, amax, dtype_info(TYPES[i])->name);
     }
 }
 

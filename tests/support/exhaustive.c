@@ -23,6 +23,14 @@ double half_value(uint16_t h) {
     return h & 0x8000 ? -size : size;
 }
 
+size_t supported_sets(const CpuKernels **sets) {
+    size_t count, kept = 0;
+    const CpuKernels *const *list = isa_list(&count);
+    for (size_t i = 0; i < count && kept < MOST_SETS; i++)
+        if (isa_supported(list[i])) sets[kept++] = list[i];
+    return kept;
+}
+
 void tally_take(Tally *t, double error, double bound, float x, const char *where) {
     t->inputs++;
     if (!(error <= bound)) {

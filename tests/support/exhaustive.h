@@ -10,6 +10,8 @@
 //     PROGRAM --every 65537 ..    each 65537th float32: some seconds, for the tests
 #pragma once
 
+#include "kernels/cpu/cpu.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +39,11 @@ void tally_take(Tally *t, double error, double bound, float x, const char *where
 
 float float_of_bits(uint32_t bits);
 double half_value(uint16_t h); // by its definition
+
+// The instruction sets of this program that this processor has, best first, portable last; their
+// number. A range is tried with all of them.
+enum { MOST_SETS = 8 };
+size_t supported_sets(const CpuKernels **sets);
 
 // Runs the parts and prints a line for each; the exit status.
 int exhaustive(int argc, char **argv, const Part *parts, size_t n_parts);
