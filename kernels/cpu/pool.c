@@ -1,14 +1,19 @@
 // Persistent threads, each with a share of the chunks.
 //
-// A region of work is published by storing the shares, end << 32 | next each, and adding its chunks
-// to `left`. A thread takes the first half of what is left of its own share, or the last half of
-// another's, by compare-and-swap, and only then reads what the region is: while a taken chunk is
-// not done, the region cannot end, so the fields stay put. A thread that slept through a region
-// finds nothing to take, and no thread waited for it.
+// A region of work is published by storing the shares, end << 32 | next each, beside the region's
+// fields. A thread takes the first half of what is left of its own share, or the last half of
+// another's, by compare-and-swap, and only then reads the fields beside that share: while a taken
+// chunk is not done, the region cannot end, so they stay put. A thread that slept through a region
+// finds nothing to take, and no thread waited for it. Each counts the chunks that it has done, over
+// all regions; a region ends when the counts together have grown by its chunks.
 //
-//     run:     task, context ... ; shares ; left + n ; wake the sleepers ; work ; done == n ?
-//              (n without the chunks that the caller keeps for itself)
-//     thread:  take n chunks, left - n -> task -> done + n ; none left: spin for a while ; sleep
+//     run:     for each thread: fields ; share      wake the sleepers ; work ; counts add up ?
+//     thread:  own share ? take n chunks -> task -> count + n ; none left: the others' shares, once
+//              ; spin for a while on the own share ; sleep
+//
+// A cache line goes from one processor to another in some 60 ns, and that is what a region costs:
+// one line with share and fields for each thread, one back with its count. So no thread looks at
+// what others write while it waits for work, and there is no counter that all of them change.
 //
 // So each thread reads its own share in one direction, as the hardware that fetches ahead likes it;
 // one that is done takes the far ends of the others' shares. Pieces shrink to a chunk: there are
@@ -41,27 +46,30 @@ enum {
     SPINS_PER_LOOK = 32,
 };
 
-struct Pool {
-    // What is written often has a cache line of its own.
-    _Alignas(64) atomic_int left; // chunks that nobody has taken
-    _Alignas(64) atomic_uint done;
-    _Alignas(64) atomic_uint wakes; // futex: threads sleep on it
-    atomic_uint sleepers;
-    atomic_uint caller_sleeps;
-    atomic_bool quit;
-
-    PoolTask *task; // the region; stable while a taken chunk is not done
+typedef struct Worker {
+    // Written by pool_run, the fields first. What is left of the share is anybody's to take.
+    _Alignas(64) atomic_uint_fast64_t share; // chunks: end << 32 | next
+    PoolTask *task;
     void *context;
     size_t n_items, chunk;
+
+    _Alignas(64) atomic_uint done; // chunks, since the pool was opened; modulo 2^32
+    Pool *pool;
+    pthread_t thread;
+    int index;
+} Worker;
+
+struct Pool {
+    Worker workers[PROCESSORS_MOST]; // the caller is workers[0], which has no thread here
+    int n_threads, n_started;
+    unsigned n_chunks;     // of all regions, modulo 2^32
     int64_t caller_budget; // of spin_on
 
-    int n_threads, n_started; // the caller included: workers[0], which has no thread here
-    struct Worker {
-        _Alignas(64) atomic_uint_fast64_t share; // chunks: end << 32 | next
-        Pool *pool;
-        pthread_t thread;
-        int index;
-    } workers[PROCESSORS_MOST];
+    _Alignas(64) atomic_uint wakes; // futex: threads sleep on it
+    atomic_uint sleepers;
+    atomic_bool quit;
+    atomic_bool caller_sleeps;
+    atomic_uint caller_wakes; // futex
 };
 
 // Sleeps only while *word == value, which the kernel checks: a wake between the caller's last look
@@ -115,88 +123,78 @@ typedef struct Chunks { // taken together
     size_t first, count;
 } Chunks;
 
-static bool chunks_left(Pool *pool) {
-    return atomic_load(&pool->left) > 0;
+static bool has_share(Worker *worker) {
+    uint64_t share = atomic_load_explicit(&worker->share, memory_order_acquire);
+    return (uint32_t)share < (uint32_t)(share >> 32);
 }
 
 // The compare-and-swap may succeed on numbers that a thread read in an earlier region, if a later
 // one has come to the same. That is right too: the chunk taken is one of the later region, whose
 // fields are read only now.
-static bool take_from(atomic_uint_fast64_t *share, bool is_own, Chunks *chunks) {
-    // An atomic operation, though it changes nothing, brings the line of the own share for writing:
-    // a load would bring it for reading, and the compare-and-swap would wait for it again.
-    uint64_t rest, state = is_own ? atomic_fetch_or(share, 0)
-                                  : atomic_load_explicit(share, memory_order_acquire);
+static bool take_chunks(Worker *from, bool is_own, Chunks *chunks) {
+    uint64_t rest, share = atomic_load_explicit(&from->share, memory_order_acquire);
     do {
-        uint32_t next = (uint32_t)state, end = (uint32_t)(state >> 32);
+        uint32_t next = (uint32_t)share, end = (uint32_t)(share >> 32);
         if (next >= end) return false;
         uint32_t count = (end - next + 1) / 2;
-        rest = is_own ? state + count : (uint64_t)(end - count) << 32 | next;
+        rest = is_own ? share + count : (uint64_t)(end - count) << 32 | next;
         *chunks = (Chunks){is_own ? next : end - count, count};
-    } while (!atomic_compare_exchange_weak(share, &state, rest));
+    } while (!atomic_compare_exchange_weak(&from->share, &share, rest));
     return true;
 }
 
-// From the own share first. `left` may be below 0 for a moment, when a chunk is taken before
-// pool_run has added it.
-static bool take_chunks(Pool *pool, int thread, Chunks *chunks) {
-    for (int i = 0; i < pool->n_threads && chunks_left(pool); i++) {
-        struct Worker *worker = &pool->workers[(thread + i) % pool->n_threads];
-        if (take_from(&worker->share, i == 0, chunks)) {
-            atomic_fetch_sub(&pool->left, (int)chunks->count);
-            return true;
-        }
+static void run_chunks(Worker *worker, const Worker *from, Chunks taken) {
+    size_t begin = taken.first * from->chunk, end = begin + taken.count * from->chunk;
+    from->task(from->context, begin, end < from->n_items ? end : from->n_items, worker->index);
+    // From here on the region may end. The other half is in wait_until_done, which first says that
+    // it sleeps and then looks at the counts. Both pairs are sequentially consistent, so at least
+    // one thread sees what the other wrote.
+    Pool *pool = worker->pool;
+    atomic_fetch_add(&worker->done, (unsigned)taken.count);
+    if (!atomic_load(&pool->caller_sleeps)) return;
+    atomic_fetch_add(&pool->caller_wakes, 1);
+    futex_wake(&pool->caller_wakes);
+}
+
+// Takes and runs chunks until none is left: of the own share, then once of each other one, since a
+// share does not grow within a region.
+static void work(Worker *worker) {
+    Pool *pool = worker->pool;
+    for (int i = 0; i < pool->n_threads; i++) {
+        Worker *from = &pool->workers[(worker->index + i) % pool->n_threads];
+        for (Chunks taken; take_chunks(from, i == 0, &taken);)
+            run_chunks(worker, from, taken);
     }
-    return false;
-}
-
-static void run_chunks(Pool *pool, Chunks taken, int thread) {
-    size_t begin = taken.first * pool->chunk, end = begin + taken.count * pool->chunk;
-    // Before the task: as soon as `done` reaches n_chunks the caller may overwrite the region.
-    unsigned n_chunks = (unsigned)((pool->n_items + pool->chunk - 1) / pool->chunk);
-    pool->task(pool->context, begin, end < pool->n_items ? end : pool->n_items, thread);
-    // The other half is in wait_until_done, which first says that it sleeps and then looks at
-    // `done`. Both pairs are sequentially consistent, so at least one thread sees what the other
-    // wrote.
-    unsigned count = (unsigned)taken.count;
-    if (atomic_fetch_add(&pool->done, count) + count == n_chunks &&
-        atomic_load(&pool->caller_sleeps))
-        futex_wake(&pool->done);
-}
-
-// Takes and runs chunks until none is left. True if there was any.
-static bool work(Pool *pool, int thread) {
-    bool any = false;
-    for (Chunks taken; take_chunks(pool, thread, &taken); any = true)
-        run_chunks(pool, taken, thread);
-    return any;
 }
 
 // `wakes` is read before anything is looked at: a region published after that changes it, and
-// futex_wait returns at once. pool_run adds to `left` and then reads `sleepers`; here it is the
-// reverse, so that not both can miss the other.
-static void sleep_for_work(Pool *pool) {
+// futex_wait returns at once. pool_run stores the shares and then reads `sleepers`; here it is the
+// reverse.
+static void sleep_for_work(Worker *worker) {
+    Pool *pool = worker->pool;
     unsigned seen = atomic_load(&pool->wakes);
     atomic_fetch_add(&pool->sleepers, 1);
-    if (!chunks_left(pool) && !atomic_load(&pool->quit)) futex_wait(&pool->wakes, seen);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!has_share(worker) && !atomic_load(&pool->quit)) futex_wait(&pool->wakes, seen);
     atomic_fetch_sub(&pool->sleepers, 1);
 }
 
-// Works where there is work; else spins until there is some, the budget is used up or the pool is
-// closed. Only work that came during the spin restores the budget.
+// Works where it has a share; else spins until it has, the budget is used up or the pool is closed.
+// Only work that came during the spin restores the budget.
 static void *worker_main(void *argument) {
-    struct Worker *worker = argument;
+    Worker *worker = argument;
     Pool *pool = worker->pool;
     int64_t budget = SPIN_MOST_NS;
     while (!atomic_load(&pool->quit)) {
         Spin spin = {0};
-        bool any = false, waiting = true;
-        while (!(any = work(pool, worker->index)) && waiting && !atomic_load(&pool->quit))
+        bool waiting = true;
+        while (!has_share(worker) && waiting && !atomic_load(&pool->quit))
             waiting = spin_on(&spin, &budget);
-        if (any && waiting) spin_paid(&budget);
-        if (any || waiting) continue;
-        sleep_for_work(pool);
-        work(pool, worker->index);
+        if (waiting)
+            spin_paid(&budget);
+        else
+            sleep_for_work(worker);
+        work(worker); // woken: of the others' shares, where its own is taken
     }
     return NULL;
 }
@@ -207,8 +205,9 @@ Pool *pool_open(int n_threads) {
     memset(pool, 0, sizeof *pool);
     pool->n_threads = n_threads;
     pool->caller_budget = SPIN_MOST_NS;
+    pool->workers[0].pool = pool;
     for (pool->n_started = 1; pool->n_started < n_threads; pool->n_started++) {
-        struct Worker *worker = &pool->workers[pool->n_started];
+        Worker *worker = &pool->workers[pool->n_started];
         worker->pool = pool;
         worker->index = pool->n_started;
         // The threads started so far find `quit` set, and are joined.
@@ -237,16 +236,23 @@ void pool_close(Pool *pool) {
     free(pool);
 }
 
-// The caller has run out of chunks; others may still be at theirs. `done` is the futex word: a
-// chunk that ends after the last look changes it, so futex_wait does not sleep.
-static void wait_until_done(Pool *pool, unsigned n_chunks) {
+static bool all_done(Pool *pool) {
+    unsigned done = 0;
+    for (int t = 0; t < pool->n_threads; t++)
+        done += atomic_load(&pool->workers[t].done);
+    return done == pool->n_chunks;
+}
+
+// The caller has run out of chunks; others may still be at theirs. One that is done after the
+// caller has said that it sleeps changes the futex word, so futex_wait does not sleep.
+static void wait_until_done(Pool *pool) {
     Spin spin = {0};
-    unsigned done;
-    while ((done = atomic_load(&pool->done)) < n_chunks) {
+    while (!all_done(pool)) {
         if (spin_on(&spin, &pool->caller_budget)) continue;
-        atomic_store(&pool->caller_sleeps, 1);
-        if ((done = atomic_load(&pool->done)) < n_chunks) futex_wait(&pool->done, done);
-        atomic_store(&pool->caller_sleeps, 0);
+        unsigned seen = atomic_load(&pool->caller_wakes);
+        atomic_store(&pool->caller_sleeps, true);
+        if (!all_done(pool)) futex_wait(&pool->caller_wakes, seen);
+        atomic_store(&pool->caller_sleeps, false);
     }
     spin_paid(&pool->caller_budget);
 }
@@ -257,25 +263,25 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
         chunk = n_items / INT_MAX + 1;
         n_chunks = (n_items + chunk - 1) / chunk;
     }
-    // No chunk is left of the region before and all of its tasks have ended, so no thread reads
-    // these. The stores of the shares publish them, and `done` with them.
-    pool->task = task;
-    pool->context = context;
-    pool->n_items = n_items;
-    pool->chunk = chunk;
-    atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-    // The caller takes the first half of its own share before the others can see it. That spares it
-    // two atomic operations on cache lines that the others are reading.
+    pool->n_chunks += (unsigned)n_chunks;
+    // The caller takes the first half of its own share before the others can see it.
     uint64_t n_threads = (uint64_t)pool->n_threads, begin = 0, end;
     Chunks own = {0, ((n_chunks + n_threads - 1) / n_threads + 1) / 2};
     for (uint64_t t = 0; begin < n_chunks; t++, begin = end) {
+        // The share is empty and all chunks taken of it are done, so no thread reads the fields.
+        Worker *worker = &pool->workers[t];
+        worker->task = task;
+        worker->context = context;
+        worker->n_items = n_items;
+        worker->chunk = chunk;
         end = (n_chunks * (t + 1) + n_threads - 1) / n_threads;
         if (!t) begin = own.count;
-        atomic_store_explicit(&pool->workers[t].share, end << 32 | begin, memory_order_release);
+        atomic_store_explicit(&worker->share, end << 32 | begin, memory_order_release);
     }
-    atomic_fetch_add(&pool->left, (int)(n_chunks - own.count));
+    // The other fence is in sleep_for_work: not both can miss what the other wrote.
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&pool->sleepers)) wake_threads(pool);
-    run_chunks(pool, own, 0);
-    work(pool, 0);
-    wait_until_done(pool, (unsigned)n_chunks);
+    run_chunks(&pool->workers[0], &pool->workers[0], own);
+    work(&pool->workers[0]);
+    wait_until_done(pool);
 }

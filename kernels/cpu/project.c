@@ -12,7 +12,7 @@
 // Work is counted in bytes of weights read for one input row: 16 KB are half a microsecond or more.
 enum {
     MOST_PROJECTIONS = 16,
-    PARALLEL_BYTES = 128 * 1024, // less is done before another thread has joined
+    PARALLEL_BYTES = 48 * 1024,  // less is done before another thread has joined
     CHUNK_BYTES = 32 * 1024,     // a thread takes so much at once, or more
     CHUNKS_PER_THREAD = 16,      // so that the last chunk does not keep the others waiting for long
     PREPARED_ROWS = 8,           // input rows that a thread prepares together
