@@ -203,9 +203,9 @@ ALWAYS_INLINE F32x16 f32_from_u8(const uint8_t *p) {
     return f32_from_i32(i32_from_u8(p));
 }
 
-ALWAYS_INLINE CellScales cell_scales(DType dtype, const Superblock *superblock, size_t cell) {
-    const PanelFormat format = panel_format(dtype);
-    const uint8_t *scales = superblock->bytes + cell_scales_at(&format, cell);
+// Those that begin at `scales`.
+ALWAYS_INLINE CellScales cell_scales_from(DType dtype, const Superblock *superblock,
+                                          const uint8_t *scales) {
     const F32x16 d = superblock->d, minus = f32_mul(f32_set(-1.0f), superblock->dmin); // exact
     CellScales out;
     const uint16_t *halves = (const uint16_t *)scales;
@@ -236,6 +236,11 @@ ALWAYS_INLINE CellScales cell_scales(DType dtype, const Superblock *superblock, 
         if (dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1) out.m[0] = f32_from_half(halves + 16);
     }
     return out;
+}
+
+ALWAYS_INLINE CellScales cell_scales(DType dtype, const Superblock *superblock, size_t cell) {
+    const PanelFormat format = panel_format(dtype);
+    return cell_scales_from(dtype, superblock, superblock->bytes + cell_scales_at(&format, cell));
 }
 
 // Of each scale group 16 floats s and, in affine types, 16 floats m. Returns where the next cell's

@@ -199,41 +199,63 @@ SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form,
         acc[t] = total[t];
 }
 
-// Field f of a plane (panels.h), of one of the four bytes of each row.
-ALWAYS_INLINE I32x16 plane_element(const uint8_t *plane, int bits, int f, int byte) {
-    const int per_byte = 8 / bits;
-    I32x16 bytes = i32_load((const int32_t *)(const void *)(plane + 64 * (f / per_byte)));
-    return i32_bits(bytes, 8 * byte + f % per_byte * bits, bits);
+// ---- outliers ----
+
+// Where the weights of an outlier's column are, the same in all panels of a matrix: of its
+// superblock in bytes of a panel, of what is in the superblock in bytes of that.
+typedef struct OutlierPlace {
+    uint32_t superblock;
+    uint16_t scales, low, high;    // the vectors of its low and high bits
+    uint8_t low_shift, high_shift; // its place in each int32 of them
+    uint8_t group;                 // of its cell's scale groups
+    float x;
+} OutlierPlace;
+
+// All superblocks before the outlier's are whole, so their size is one. An empty slot has x = 0 and
+// adds 0 times column 0.
+ALWAYS_INLINE OutlierPlace outlier_place(const DType dtype, Outlier outlier) {
+    const PanelFormat format = panel_format(dtype);
+    const int low = format.low_bits, high = format.high_bits ? format.high_bits : 1;
+    size_t column = outlier.column % CELL_COLS, cell = outlier.column / CELL_COLS;
+    size_t c = cell % SUPERBLOCK_CELLS, planes = cell_planes_at(&format, c);
+    // Field f of the four bytes of a row; a byte of a plane has several (panels.h).
+    int f = (int)byte_vector_of(column), byte = 8 * byte_of(column);
+    return (OutlierPlace){
+        .superblock =
+            (uint32_t)(cell / SUPERBLOCK_CELLS * superblock_bytes(&format, SUPERBLOCK_CELLS)),
+        .scales = (uint16_t)cell_scales_at(&format, c),
+        .low = (uint16_t)(planes + 64 * (size_t)(f / (8 / low))),
+        .high = (uint16_t)(planes + 64 * (size_t)(low + f / (8 / high))),
+        .low_shift = (uint8_t)(byte + f % (8 / low) * low),
+        .high_shift = (uint8_t)(byte + f % (8 / high) * high),
+        .group = format.groups == 1 ? 0 : (uint8_t)(column / 16),
+        .x = outlier.x,
+    };
 }
 
-// One column of a cell: its elements of 16 rows, centred.
-ALWAYS_INLINE I32x16 cell_column(const DType dtype, const uint8_t *planes, int column) {
-    const PanelFormat format = panel_format(dtype);
-    const int low = format.low_bits, high = format.high_bits;
-    const int f = (int)byte_vector_of((size_t)column), byte = byte_of((size_t)column);
-    I32x16 q = plane_element(planes, low, f, byte);
-    if (high) q = i32_add(q, i32_shift_left(plane_element(planes + 64 * low, high, f, byte), low));
-    return format.centre ? i32_sub(q, i32_set(format.centre)) : q;
+ALWAYS_INLINE I32x16 plane_element(const uint8_t *plane, int bits, int shift) {
+    return i32_bits(i32_load((const int32_t *)(const void *)plane), shift, bits);
 }
 
 // acc + what the outliers of one row of inputs come to (precision.h).
 ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *panel,
-                                  size_t n_cells, const Outlier *outliers) {
+                                  const OutlierPlace *places) {
     const PanelFormat format = panel_format(dtype);
+    const int low = format.low_bits, high = format.high_bits;
     UNROLL(2)
     for (int o = 0; o < OUTLIERS; o++) {
-        // All superblocks before this one are whole, so its address is a multiple of one size. An
-        // empty slot has x = 0 and adds 0 times column 0.
-        size_t cell = outliers[o].column / CELL_COLS, c = cell % SUPERBLOCK_CELLS, first = cell - c;
-        int column = (int)(outliers[o].column % CELL_COLS),
-            g = format.groups == 1 ? 0 : column / 16;
-        const uint8_t *bytes =
-            panel + first / SUPERBLOCK_CELLS * superblock_bytes(&format, SUPERBLOCK_CELLS);
-        Superblock superblock = superblock_open(dtype, bytes, n_cells - first);
-        CellScales w = cell_scales(dtype, &superblock, c);
-        I32x16 q = cell_column(dtype, bytes + cell_planes_at(&format, c), column);
+        const OutlierPlace *at = &places[o];
+        const uint8_t *bytes = panel + at->superblock;
+        Superblock superblock = superblock_open(dtype, bytes, 1);
+        CellScales w = cell_scales_from(dtype, &superblock, bytes + at->scales);
+        I32x16 q = plane_element(bytes + at->low, low, at->low_shift);
+        if (high)
+            q = i32_add(q,
+                        i32_shift_left(plane_element(bytes + at->high, high, at->high_shift), low));
+        if (format.centre) q = i32_sub(q, i32_set(format.centre));
+        int g = format.groups == 1 ? 0 : at->group;
         F32x16 weights = f32_fma(f32_from_i32(q), g ? w.s[1] : w.s[0], g ? w.m[1] : w.m[0]);
-        acc = f32_fma(weights, f32_set(outliers[o].x), acc);
+        acc = f32_fma(weights, f32_set(at->x), acc);
     }
     return acc;
 }
@@ -255,19 +277,34 @@ typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputB
             dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x, far);   \
     }
 
-ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {
+// Blocks that a panel meets before the next panel; a call seldom has more.
+enum { PLACED_BLOCKS = 8 };
+
+ALWAYS_INLINE void project_blocks(const DType dtype, Dot *const *dots, const PanelWork *work,
+                                  size_t first, size_t end) {
     const size_t n_cells = work->matrix->cols / CELL_COLS;
     const uint8_t *panel = work->matrix->panels + work->first_panel * work->matrix->panel_bytes;
+    OutlierPlace places[PLACED_BLOCKS][MAX_BLOCK_ROWS * OUTLIERS];
     F32x16 acc[MAX_BLOCK_ROWS];
+    for (size_t b = first; b < end; b++)
+        for (int i = 0; i < work->blocks[b].n * OUTLIERS; i++)
+            places[b - first][i] = outlier_place(dtype, work->blocks[b].outliers[i]);
     for (size_t p = work->first_panel; p < work->end_panel; p++) {
-        for (size_t b = 0; b < work->n_blocks; b++) {
+        for (size_t b = first; b < end; b++) {
             const InputBlock *x = work->blocks + b;
             dots[x->n](acc, panel, n_cells, x, prefetch_distance(work, b));
             for (int t = 0; t < x->n; t++)
-                acc[t] = add_outliers(acc[t], dtype, panel, n_cells, x->outliers + t * OUTLIERS);
+                acc[t] = add_outliers(acc[t], dtype, panel, places[b - first] + t * OUTLIERS);
             store_rows(work, p, x, acc);
         }
         panel += work->matrix->panel_bytes;
+    }
+}
+
+ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {
+    for (size_t first = 0, end; first < work->n_blocks; first = end) {
+        end = first + PLACED_BLOCKS < work->n_blocks ? first + PLACED_BLOCKS : work->n_blocks;
+        project_blocks(dtype, dots, work, first, end);
     }
 }
 
