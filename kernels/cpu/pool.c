@@ -4,22 +4,24 @@
 // fields. A thread takes the first half of what is left of its own share, or the last half of
 // another's, by compare-and-swap, and only then reads the fields beside that share: while a taken
 // chunk is not done, the region cannot end, so they stay put. A thread that slept through a region
-// finds nothing to take, and no thread waited for it. Each counts the chunks that it has done, over
-// all regions; a region ends when the counts together have grown by its chunks.
+// finds nothing to take, and no thread waited for it. Each thread counts the chunks that it has
+// done since the pool was opened; a region has ended when the sum of the counts is the number of
+// chunks of all regions so far.
 //
-//     run:     for each thread: fields ; share      wake the sleepers ; work ; counts add up ?
-//     thread:  own share ? take n chunks -> task -> count + n ; none left: the others' shares, once
-//              ; spin for a while on the own share ; sleep
+//     run:     for each thread: fields ; share      wake those that sleep ; work ; wait for the sum
+//     thread:  own share ? take n chunks -> task -> count + n ; none left: the others' shares ;
+//              spin for a while on the own share ; sleep
 //
 // A cache line goes from one processor to another in some 60 ns, and that is what a region costs:
 // one line with share and fields for each thread, one back with its count. So no thread looks at
 // what others write while it waits for work, and there is no counter that all of them change.
 //
-// So each thread reads its own share in one direction, as the hardware that fetches ahead likes it;
-// one that is done takes the far ends of the others' shares. Pieces shrink to a chunk: there are
-// few of them, and threads that are equally fast end within a chunk of each other. (Guided
-// self-scheduling, Polychronopoulos and Kuck 1987, does so with one list for all threads.) A thread
-// that loses its processor holds up half of its share at most.
+// Each thread reads its own share in one direction, as suits hardware prefetchers; one that is done
+// takes the far ends of the others' shares. Pieces shrink to a chunk: there are few of them, and
+// threads that are equally fast end within a chunk of each other. (Guided self-scheduling,
+// Polychronopoulos and Kuck 1987, does so with one list for all threads.) A thread that loses its
+// processor holds up half of its share at most: the caller, which looks at all shares after they
+// are published, leaves no chunk behind.
 //
 // Spinning hands work over in half a microsecond where waking costs 30, but on a busy machine it
 // burns the time slice that the work needs. So it is bounded, and a thread that notices a gap in
@@ -54,6 +56,7 @@ typedef struct Worker {
     size_t n_items, chunk;
 
     _Alignas(64) atomic_uint done; // chunks, since the pool was opened; modulo 2^32
+    atomic_uint sleeps;            // futex: 1 while the thread sleeps or is about to
     Pool *pool;
     pthread_t thread;
     int index;
@@ -61,15 +64,16 @@ typedef struct Worker {
 
 struct Pool {
     Worker workers[PROCESSORS_MOST]; // the caller is workers[0], which has no thread here
-    int n_threads, n_started;
-    unsigned n_chunks;     // of all regions, modulo 2^32
-    int64_t caller_budget; // of spin_on
 
-    _Alignas(64) atomic_uint wakes; // futex: threads sleep on it
-    atomic_uint sleepers;
+    _Alignas(64) int n_threads; // this line is seldom written
+    int n_started;
+    atomic_int sleepers;
     atomic_bool quit;
     atomic_bool caller_sleeps;
     atomic_uint caller_wakes; // futex
+
+    _Alignas(64) unsigned n_chunks; // the caller's: of all regions, modulo 2^32
+    int64_t caller_budget;          // of spin_on
 };
 
 // Sleeps only while *word == value, which the kernel checks: a wake between the caller's last look
@@ -156,27 +160,33 @@ static void run_chunks(Worker *worker, const Worker *from, Chunks taken) {
     futex_wake(&pool->caller_wakes);
 }
 
-// Takes and runs chunks until none is left: of the own share, then once of each other one, since a
-// share does not grow within a region.
-static void work(Worker *worker) {
-    Pool *pool = worker->pool;
-    for (int i = 0; i < pool->n_threads; i++) {
-        Worker *from = &pool->workers[(worker->index + i) % pool->n_threads];
-        for (Chunks taken; take_chunks(from, i == 0, &taken);)
-            run_chunks(worker, from, taken);
-    }
+static void run_share(Worker *worker, Worker *from) {
+    for (Chunks taken; take_chunks(from, from == worker, &taken);)
+        run_chunks(worker, from, taken);
 }
 
-// `wakes` is read before anything is looked at: a region published after that changes it, and
-// futex_wait returns at once. pool_run stores the shares and then reads `sleepers`; here it is the
-// reverse.
+// Takes and runs chunks until none is left. Looking once at the others' shares is enough: one that
+// was not published yet is left to its thread and to the caller.
+static void work(Worker *worker) {
+    Pool *pool = worker->pool;
+    run_share(worker, worker);
+    int n_threads = pool->n_threads;
+    for (int i = worker->index + 1; i < n_threads; i++)
+        run_share(worker, &pool->workers[i]);
+    for (int i = 0; i < worker->index; i++)
+        run_share(worker, &pool->workers[i]);
+}
+
+// Either the thread sees its share, or the one that stores it sees that the thread sleeps: each
+// writes first and then reads. The futex sleeps only while `sleeps` is still 1.
 static void sleep_for_work(Worker *worker) {
     Pool *pool = worker->pool;
-    unsigned seen = atomic_load(&pool->wakes);
+    atomic_store(&worker->sleeps, 1);
     atomic_fetch_add(&pool->sleepers, 1);
     atomic_thread_fence(memory_order_seq_cst);
-    if (!has_share(worker) && !atomic_load(&pool->quit)) futex_wait(&pool->wakes, seen);
+    if (!has_share(worker) && !atomic_load(&pool->quit)) futex_wait(&worker->sleeps, 1);
     atomic_fetch_sub(&pool->sleepers, 1);
+    atomic_store(&worker->sleeps, 0);
 }
 
 // Works where it has a share; else spins until it has, the budget is used up or the pool is closed.
@@ -221,18 +231,18 @@ Pool *pool_open(int n_threads) {
     return pool;
 }
 
-static void wake_threads(Pool *pool) {
-    atomic_fetch_add(&pool->wakes, 1);
-    futex_wake(&pool->wakes);
+static void wake(Worker *worker) {
+    if (atomic_exchange(&worker->sleeps, 0)) futex_wake(&worker->sleeps);
 }
 
 // Not to be called during a region. Sleeping threads are woken to see `quit`.
 void pool_close(Pool *pool) {
     if (!pool) return;
     atomic_store(&pool->quit, true);
-    wake_threads(pool);
-    for (int i = 1; i < pool->n_started; i++)
+    for (int i = 1; i < pool->n_started; i++) {
+        wake(&pool->workers[i]);
         pthread_join(pool->workers[i].thread, NULL);
+    }
     free(pool);
 }
 
@@ -253,11 +263,13 @@ static void wait_until_done(Pool *pool) {
         atomic_store(&pool->caller_sleeps, true);
         if (!all_done(pool)) futex_wait(&pool->caller_wakes, seen);
         atomic_store(&pool->caller_sleeps, false);
+        spin.last = clock_ns(); // that was no lost processor
     }
     spin_paid(&pool->caller_budget);
 }
 
 void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t chunk) {
+    if (!n_items) return;
     size_t n_chunks = (n_items + chunk - 1) / chunk;
     if (n_chunks > INT_MAX) {
         chunk = n_items / INT_MAX + 1;
@@ -265,22 +277,23 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
     }
     pool->n_chunks += (unsigned)n_chunks;
     // The caller takes the first half of its own share before the others can see it.
-    uint64_t n_threads = (uint64_t)pool->n_threads, begin = 0, end;
-    Chunks own = {0, ((n_chunks + n_threads - 1) / n_threads + 1) / 2};
-    for (uint64_t t = 0; begin < n_chunks; t++, begin = end) {
+    uint64_t shares = (uint64_t)pool->n_threads, begin = 0, end;
+    if (shares > n_chunks) shares = n_chunks; // always those of the same threads: others may sleep
+    Chunks own = {0, ((n_chunks + shares - 1) / shares + 1) / 2};
+    for (uint64_t t = 0; t < shares; t++, begin = end) {
         // The share is empty and all chunks taken of it are done, so no thread reads the fields.
         Worker *worker = &pool->workers[t];
         worker->task = task;
         worker->context = context;
         worker->n_items = n_items;
         worker->chunk = chunk;
-        end = (n_chunks * (t + 1) + n_threads - 1) / n_threads;
+        end = (n_chunks * (t + 1) + shares - 1) / shares;
         if (!t) begin = own.count;
         atomic_store_explicit(&worker->share, end << 32 | begin, memory_order_release);
     }
-    // The other fence is in sleep_for_work: not both can miss what the other wrote.
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load(&pool->sleepers)) wake_threads(pool);
+    atomic_thread_fence(memory_order_seq_cst); // as in sleep_for_work
+    for (uint64_t t = 1; t < shares && atomic_load(&pool->sleepers); t++)
+        wake(&pool->workers[t]);
     run_chunks(&pool->workers[0], &pool->workers[0], own);
     work(&pool->workers[0]);
     wait_until_done(pool);

@@ -54,7 +54,7 @@ typedef struct PanelWork {
 #define TILE_SCRATCH_BYTES(cols) (TILE_PANELS * 24 * (size_t)(cols) + 4096)
 
 // Floats that quantising a row takes: one for each cell, in whole vectors; or, of a row that is not
-// finite, two for each cell and half a one for each column. A panel has room for them.
+// finite, two for each cell and half a float for each column. A panel has room for them.
 #define QUANTISE_SCRATCH(cols) ((cols) / CELL_COLS * 18)
 
 // What inputs are multiplied as (lanes/project_direct.c).

@@ -12,11 +12,11 @@
 // f32_max and f32_min return their second operand where either is NaN, as the x86 instructions do.
 // f32_sum and f32_largest fold in halves: lane i with i + 8, then + 4, + 2, + 1.
 //
-// Four times four lanes, a0 .. a3 one of them, are shuffled by
+// A vector is four groups of four lanes; a0 .. a3 are one of them:
 //
 //     f32_interleave_low(a, b)     a0 b0 a1 b1
 //     f32_interleave_high(a, b)    a2 b2 a3 b3
-//     f32_transpose_fours(x)       four j of x[i] becomes four i of x[j]
+//     f32_transpose_fours(x)       of four vectors: group j of x[i] becomes group i of x[j]
 #pragma once
 
 #include <math.h>

@@ -12,6 +12,7 @@ enum { CELLS = 67, COLS = 32 * CELLS };
 typedef struct Forms {
     int32_t pairs[CELLS * 4 * MAX_BLOCK_ROWS * 4], digits[CELLS * 4 * MAX_BLOCK_ROWS * 4];
     int32_t quads[CELLS * 4 * MAX_BLOCK_ROWS * 2], sums[CELLS * MAX_BLOCK_ROWS * 3];
+    int32_t tiles[CELLS * 2 * MAX_BLOCK_ROWS * 8];
     float scales[CELLS * MAX_BLOCK_ROWS * 4];
     Outlier outliers[MAX_BLOCK_ROWS * OUTLIERS];
 } Forms;
@@ -23,7 +24,7 @@ static void random_row(float *x, int cols, TestRandom *random, float scale) {
         x[i] = test_random_normal(random) * scale;
 }
 
-enum { KINDS = 11 };
+enum { KINDS = 12 };
 static void fill_row(float *x, int cols, int kind, TestRandom *random) {
     random_row(x, cols, random, kind == 1 ? 1e-39f : kind == 2 ? 1e36f : 1.0f);
     switch (kind) {
@@ -38,6 +39,7 @@ static void fill_row(float *x, int cols, int kind, TestRandom *random) {
         x[cols - 7] = -3.0f;
         break;
     case 10: x[cols - 1] = 50.0f, x[cols / 2] = -60.0f; break;
+    case 11: x[cols - 1] = NAN; break; // the last column
     default: break;
     }
 }
@@ -98,6 +100,12 @@ static void check_row(const InputBlock *block, int row, const float *x, int cell
                     CHECK_INT(block->digits[place * 4 + j], bytes_of(eight, j % 2, j < 2));
                 if (block->quads && j < 2)
                     CHECK_INT(block->quads[place * 2 + j], bytes_of(eight, j, false));
+                // The bytes h, where there are two digits, and behind them the bytes l.
+                int digits = levels == A8_LEVELS ? 1 : 2, digit = j / 2;
+                if (block->tiles && digit < digits)
+                    CHECK_INT(
+                        block->tiles[((c * digits + digit) * block->n + row) * 8 + 2 * q + j % 2],
+                        bytes_of(eight, j % 2, digit == 0 && digits == 2));
             }
         }
     }
@@ -116,7 +124,8 @@ static void check_set(const CpuKernels *kernels, int cells, int n, int levels) {
                             .outliers = forms.outliers,
                             .pairs = kind % 3 == 2 ? NULL : forms.pairs,
                             .digits = levels == A16_LEVELS && kind % 2 ? forms.digits : NULL,
-                            .quads = levels == A8_LEVELS ? forms.quads : NULL};
+                            .quads = levels == A8_LEVELS ? forms.quads : NULL,
+                            .tiles = kind % 4 == 1 ? forms.tiles : NULL};
         for (int row = 0; row < n; row++) {
             fill_row(x[row], 32 * cells, (kind + row) % KINDS, &random);
             kernels->project->quantise(&block, (size_t)row, x[row], (size_t)cells * 32, levels,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 static void count_items(void *context, size_t begin, size_t end, int thread) {
     (void)thread;
@@ -94,5 +95,71 @@ Test(cpu_pool, calls_shrink_to_a_chunk) {
     for (size_t items = 4; items <= 128; items *= 2)
         CHECK_INT(atomic_load(&calls[items]), 2);
     CHECK_INT(atomic_load(&calls[2]), 4);
+    pool_close(pool);
+}
+
+// ---- threads that sleep ----
+
+enum { LONG_US = 3000 }; // beyond what a thread spins for
+
+typedef struct Slow {
+    int thread;             // that takes LONG_US for an item; -1: none
+    atomic_int items, seen; // seen: bit t: thread t has taken some
+} Slow;
+
+static void slow_task(void *context, size_t begin, size_t end, int thread) {
+    Slow *slow = context;
+    if (thread == slow->thread) usleep(LONG_US);
+    atomic_fetch_or(&slow->seen, 1 << thread);
+    atomic_fetch_add(&slow->items, (int)(end - begin));
+}
+
+Test(cpu_pool, sleeping_threads_are_woken) {
+    static const int THREADS[] = {2, 3, 8};
+    for (int t = 0; t < 3; t++) {
+        Pool *pool = pool_open(THREADS[t]);
+        CHECK(pool != NULL, "no pool: %d", errno);
+        Slow slow = {.thread = 0}; // the caller sleeps in its task, so others take its share too
+        for (int region = 1; region <= 20; region++) {
+            usleep(LONG_US / 2);
+            pool_run(pool, slow_task, &slow, 64, 1);
+            CHECK_INT(atomic_load(&slow.items), 64 * region);
+        }
+        CHECK(atomic_load(&slow.seen) & ~1, "no other thread ever worked");
+        pool_close(pool);
+    }
+}
+
+// The caller is done long before another thread is, and sleeps until then.
+Test(cpu_pool, a_sleeping_caller_is_woken) {
+    for (int threads = 2; threads <= 4; threads++) {
+        Pool *pool = pool_open(threads);
+        CHECK(pool != NULL, "no pool: %d", errno);
+        Slow slow = {.thread = 1};
+        int regions = 0;
+        for (double until = seconds_now() + 20; regions < 20 && seconds_now() < until;) {
+            int before = atomic_load(&slow.items);
+            atomic_store(&slow.seen, 0);
+            pool_run(pool, slow_task, &slow, 8, 1);
+            CHECK_INT(atomic_load(&slow.items), before + 8);
+            regions += atomic_load(&slow.seen) >> 1 & 1; // thread 1 had a part
+        }
+        CHECK_INT(regions, 20);
+        pool_close(pool);
+    }
+}
+
+// With fewer chunks than threads, those without a share sleep and are left alone.
+Test(cpu_pool, fewer_chunks_than_threads) {
+    Pool *pool = pool_open(8);
+    CHECK(pool != NULL, "no pool: %d", errno);
+    for (size_t n = 0; n < 16; n++) {
+        int counts[16] = {0};
+        usleep(500);
+        for (int region = 0; region < 50; region++)
+            pool_run(pool, count_items, counts, n, 1);
+        for (size_t i = 0; i < 16; i++)
+            CHECK_INT(counts[i], i < n ? 50 : 0);
+    }
     pool_close(pool);
 }

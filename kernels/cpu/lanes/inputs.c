@@ -18,8 +18,8 @@
 
 // ---- sixteen cells at once ----
 
-// Of four times sixteen lanes, four cells, folds each cell to its four fours: lane i of a four is
-// of cell i.
+// x: four cells, sixteen lanes of each. Lane i of every group of four lanes of the result is of
+// cell i: f32_transpose_fours brings the four groups of a cell together.
 #define FOLD_CELLS(name, fold)                                                                     \
     static inline F32x16 name(const F32x16 x[4]) {                                                 \
         F32x16 even = fold(f32_interleave_low(x[0], x[2]), f32_interleave_high(x[0], x[2]));       \
@@ -46,8 +46,8 @@ static inline Cell cell_without(Cell cell, size_t column) {
     return (Cell){f32_mul(cell.a, f32_load(keep)), f32_mul(cell.b, f32_load(keep + 16))};
 }
 
-// With 0 for those of the first `count` outliers that come from cell c of the row. No store: a wide
-// load would wait for a narrow one.
+// With 0 for those of the first `count` outliers that come from cell c of the row. In registers: a
+// narrow store is not forwarded to a wider load.
 static inline Cell cell_without_outliers(Cell cell, size_t c, const Outlier *outliers, int count) {
     for (int o = 0; o < count; o++)
         if (outliers[o].column / CELL_COLS == c && outliers[o].x != 0.0f)
@@ -192,7 +192,7 @@ static inline void put_scales(const InputBlock *block, size_t first, size_t coun
     size_t n = (size_t)block->n;
     F32x16 both = f32_add(low, high), b = f32_mul(d, both);
     F32x16 l = f32_mul(d, low), h = f32_mul(d, high);
-    // Four cells for each of the four: cell 4 i + k is four i of transposed[k].
+    // Cell 4 i + k is group i of four lanes of scales[k].
     F32x16 dl_low = f32_interleave_low(d, l), dl_high = f32_interleave_high(d, l);
     F32x16 bh_low = f32_interleave_low(b, h), bh_high = f32_interleave_high(b, h);
     float scales[4][16];

@@ -26,6 +26,8 @@
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
+#include <assert.h>
+
 // Vectors of less than a line meet a cell's lines in another order than memory's, which hardware
 // prefetchers do not always follow: one row of Q5_0 out of memory with AVX2 on Zen 4, 21 GB/s with
 // prefetches, 9 without.
@@ -201,12 +203,12 @@ SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form,
 
 // ---- outliers ----
 
-// Where the weights of an outlier's column are, the same in all panels of a matrix: of its
-// superblock in bytes of a panel, of what is in the superblock in bytes of that.
+// Where the weights of an outlier's column are, the same in all panels of a matrix. Byte offsets:
+// `superblock` in the panel, the others in the superblock.
 typedef struct OutlierPlace {
     uint32_t superblock;
-    uint16_t scales, low, high;    // the vectors of its low and high bits
-    uint8_t low_shift, high_shift; // its place in each int32 of them
+    uint16_t scales, low, high;    // the vectors with its low and high bits
+    uint8_t low_shift, high_shift; // bit offsets in each int32 of them
     uint8_t group;                 // of its cell's scale groups
     float x;
 } OutlierPlace;
@@ -277,34 +279,27 @@ typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputB
             dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x, far);   \
     }
 
-// Blocks that a panel meets before the next panel; a call seldom has more.
-enum { PLACED_BLOCKS = 8 };
+// Of a call that takes_direct; the last rows of it may be two blocks.
+enum { MOST_BLOCKS = DIRECT_ROWS / BLOCK_ROWS + 1 };
 
-ALWAYS_INLINE void project_blocks(const DType dtype, Dot *const *dots, const PanelWork *work,
-                                  size_t first, size_t end) {
+ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {
     const size_t n_cells = work->matrix->cols / CELL_COLS;
     const uint8_t *panel = work->matrix->panels + work->first_panel * work->matrix->panel_bytes;
-    OutlierPlace places[PLACED_BLOCKS][MAX_BLOCK_ROWS * OUTLIERS];
+    OutlierPlace places[MOST_BLOCKS][MAX_BLOCK_ROWS * OUTLIERS];
     F32x16 acc[MAX_BLOCK_ROWS];
-    for (size_t b = first; b < end; b++)
+    assert(work->n_blocks <= MOST_BLOCKS);
+    for (size_t b = 0; b < work->n_blocks; b++)
         for (int i = 0; i < work->blocks[b].n * OUTLIERS; i++)
-            places[b - first][i] = outlier_place(dtype, work->blocks[b].outliers[i]);
+            places[b][i] = outlier_place(dtype, work->blocks[b].outliers[i]);
     for (size_t p = work->first_panel; p < work->end_panel; p++) {
-        for (size_t b = first; b < end; b++) {
+        for (size_t b = 0; b < work->n_blocks; b++) {
             const InputBlock *x = work->blocks + b;
             dots[x->n](acc, panel, n_cells, x, prefetch_distance(work, b));
             for (int t = 0; t < x->n; t++)
-                acc[t] = add_outliers(acc[t], dtype, panel, places[b - first] + t * OUTLIERS);
+                acc[t] = add_outliers(acc[t], dtype, panel, places[b] + t * OUTLIERS);
             store_rows(work, p, x, acc);
         }
         panel += work->matrix->panel_bytes;
-    }
-}
-
-ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {
-    for (size_t first = 0, end; first < work->n_blocks; first = end) {
-        end = first + PLACED_BLOCKS < work->n_blocks ? first + PLACED_BLOCKS : work->n_blocks;
-        project_blocks(dtype, dots, work, first, end);
     }
 }
 
