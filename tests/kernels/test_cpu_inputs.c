@@ -101,11 +101,10 @@ static void check_row(const InputBlock *block, int row, const float *x, int cell
                 if (block->quads && j < 2)
                     CHECK_INT(block->quads[place * 2 + j], bytes_of(eight, j, false));
                 // The bytes h, where there are two digits, and behind them the bytes l.
-                int digits = levels == A8_LEVELS ? 1 : 2, digit = j / 2;
+                int digits = levels == A8_LEVELS ? 1 : 2, digit = j / 2, word = j % 2;
+                int tile = ((c * digits + digit) * block->n + row) * 8 + 2 * q + word;
                 if (block->tiles && digit < digits)
-                    CHECK_INT(
-                        block->tiles[((c * digits + digit) * block->n + row) * 8 + 2 * q + j % 2],
-                        bytes_of(eight, j % 2, digit == 0 && digits == 2));
+                    CHECK_INT(block->tiles[tile], bytes_of(eight, word, digits == 2 && !digit));
             }
         }
     }
