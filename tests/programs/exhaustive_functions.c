@@ -1,5 +1,5 @@
 // Conversions and functions on all of their inputs, beside double: tests/support/exhaustive.h says
-// how it is called. All of it takes half an hour on two cores.
+// how it is called. All of it takes up to an hour on two cores.
 //
 // The wanted value comes from double, where it is exact or far more exact than float32, or from
 // portable C where instruction sets are compared.

@@ -1,5 +1,5 @@
 // Every rule for a scale, on all largest elements of a group and on all stored halves:
-// tests/support/exhaustive.h says how it is called. All of it takes half an hour on two cores.
+// tests/support/exhaustive.h says how it is called. All of it takes up to an hour on two cores.
 #include "kernels/cpu/cpu.h"
 #include "kernels/precision.h"
 #include "tests/support/exhaustive.h"
