@@ -23,9 +23,9 @@
 // processor holds up half of its share at most: the caller, which looks at all shares after they
 // are published, leaves no chunk behind.
 //
-// Spinning hands work over in half a microsecond where waking costs 30, but on a busy machine it
-// burns the time slice that the work needs. So it is bounded, and a thread that notices a gap in
-// the clock (it was not running) spins less from then on.
+// Spinning hands work over in less than half a microsecond where waking costs 30, but on a busy
+// machine it burns the time slice that the work needs. So it is bounded, and a thread that notices
+// a gap in the clock (it was not running) spins less from then on.
 #include "kernels/cpu/pool.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@
 //
 //     f32_interleave_low(a, b)     a0 b0 a1 b1
 //     f32_interleave_high(a, b)    a2 b2 a3 b3
-//     f32_transpose_fours(x)       of four vectors: group j of x[i] becomes group i of x[j]
+//     f32_transpose_groups(x)       of four vectors: group j of x[i] becomes group i of x[j]
 #pragma once
 
 #include <math.h>

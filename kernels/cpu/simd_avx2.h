@@ -124,8 +124,8 @@ static inline F32x16 f32_interleave_low(F32x16 x, F32x16 y) {
 static inline F32x16 f32_interleave_high(F32x16 x, F32x16 y) {
     return (F32x16){_mm256_unpackhi_ps(x.a, y.a), _mm256_unpackhi_ps(x.b, y.b)};
 }
-// Of two registers 0x20 takes the lower fours, 0x31 the upper ones.
-static inline void f32_transpose_fours(F32x16 x[4]) {
+// Of two registers 0x20 takes the lower groups of four lanes, 0x31 the upper ones.
+static inline void f32_transpose_groups(F32x16 x[4]) {
     F32x16 p = x[0], q = x[1], r = x[2], s = x[3];
     x[0] = (F32x16){_mm256_permute2f128_ps(p.a, q.a, 0x20), _mm256_permute2f128_ps(r.a, s.a, 0x20)};
     x[1] = (F32x16){_mm256_permute2f128_ps(p.a, q.a, 0x31), _mm256_permute2f128_ps(r.a, s.a, 0x31)};

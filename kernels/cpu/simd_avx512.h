@@ -99,9 +99,9 @@ static inline F32x16 f32_interleave_low(F32x16 a, F32x16 b) {
 static inline F32x16 f32_interleave_high(F32x16 a, F32x16 b) {
     return _mm512_unpackhi_ps(a, b);
 }
-// Of two vectors 0x44 takes fours 0 and 1 of each, 0xee fours 2 and 3, 0x88 the even, 0xdd the odd
-// ones.
-static inline void f32_transpose_fours(F32x16 x[4]) {
+// Of two vectors 0x44 takes groups 0 and 1 of each, 0xee groups 2 and 3, 0x88 the even groups, 0xdd
+// the odd ones.
+static inline void f32_transpose_groups(F32x16 x[4]) {
     __m512 a = _mm512_shuffle_f32x4(x[0], x[1], 0x44), b = _mm512_shuffle_f32x4(x[2], x[3], 0x44);
     __m512 c = _mm512_shuffle_f32x4(x[0], x[1], 0xee), d = _mm512_shuffle_f32x4(x[2], x[3], 0xee);
     x[0] = _mm512_shuffle_f32x4(a, b, 0x88);

@@ -141,7 +141,7 @@ static inline F32x16 f32_interleave_low(F32x16 x, F32x16 y) {
 static inline F32x16 f32_interleave_high(F32x16 x, F32x16 y) {
     return SIMD_OF_2(F32x16, vzip2q_f32, x, y);
 }
-static inline void f32_transpose_fours(F32x16 x[4]) { // no instruction: registers get other names
+static inline void f32_transpose_groups(F32x16 x[4]) { // no instruction: registers get other names
     F32x16 p = x[0], q = x[1], r = x[2], s = x[3];
     x[0] = (F32x16){p.a, q.a, r.a, s.a};
     x[1] = (F32x16){p.b, q.b, r.b, s.b};

@@ -108,7 +108,7 @@ static inline F32x16 f32_interleave_low(F32x16 a, F32x16 b) {
 static inline F32x16 f32_interleave_high(F32x16 a, F32x16 b) {
     SIMD_LANES(F32x16, 16, (i % 2 ? b : a).v[i / 4 * 4 + 2 + i % 4 / 2]);
 }
-static inline void f32_transpose_fours(F32x16 x[4]) {
+static inline void f32_transpose_groups(F32x16 x[4]) {
     F32x16 from[4] = {x[0], x[1], x[2], x[3]};
     for (int j = 0; j < 4; j++)
         for (int i = 0; i < 16; i++)

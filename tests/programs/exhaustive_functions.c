@@ -100,24 +100,22 @@ static void all_exp(Range r, Tally *t) {
     }
 }
 
-static void all_tanh(Range r, Tally *t) {
+static void beside_double(Range r, Tally *t, F32x16 (*lanes)(F32x16), double (*exact)(double)) {
     float x[16] = {0}, y[16];
     uint64_t b = r.first;
     for (int n; (n = next_lanes(&b, r, x));) {
-        f32_store(y, f32_tanh(f32_load(x)));
+        f32_store(y, lanes(f32_load(x)));
         for (int i = 0; i < n; i++)
-            tally_take(t, ulps(y[i], tanh((double)x[i])), 2, x[i], NULL);
+            tally_take(t, ulps(y[i], exact((double)x[i])), 2, x[i], NULL);
     }
 }
 
+static void all_tanh(Range r, Tally *t) {
+    beside_double(r, t, f32_tanh, tanh);
+}
+
 static void all_erf(Range r, Tally *t) {
-    float x[16] = {0}, y[16];
-    uint64_t b = r.first;
-    for (int n; (n = next_lanes(&b, r, x));) {
-        f32_store(y, f32_erf(f32_load(x)));
-        for (int i = 0; i < n; i++)
-            tally_take(t, ulps(y[i], erf((double)x[i])), 2, x[i], NULL);
-    }
+    beside_double(r, t, f32_erf, erf);
 }
 
 // ---- the kernels of every instruction set ----

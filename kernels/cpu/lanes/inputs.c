@@ -19,7 +19,7 @@
 // ---- sixteen cells at once ----
 
 // x: four cells, sixteen lanes of each. Lane i of every group of four lanes of the result is of
-// cell i: f32_transpose_fours brings the four groups of a cell together.
+// cell i: f32_transpose_groups brings the four groups of a cell together.
 #define FOLD_CELLS(name, fold)                                                                     \
     static inline F32x16 name(const F32x16 x[4]) {                                                 \
         F32x16 even = fold(f32_interleave_low(x[0], x[2]), f32_interleave_high(x[0], x[2]));       \
@@ -66,21 +66,21 @@ static inline F32x16 cell_magnitudes(Cell cell) {
 static bool find_largest(float *largest, const float *x, size_t cells) {
     F32x16 zero = f32_zero(), check = zero; // 0 times what is not finite is NaN
     for (size_t first = 0; first < cells; first += 16) {
-        F32x16 fours[4];
+        F32x16 groups[4];
         for (size_t q = 0; q < 4; q++) {
-            F32x16 four[4];
+            F32x16 cell_lanes[4];
             UNROLL(4)
             for (size_t i = 0; i < 4; i++) {
                 size_t c = first + 4 * q + i;
                 Cell cell = c < cells ? cell_load(x + c * CELL_COLS) : (Cell){zero, zero};
                 check = f32_add(check, f32_fma(cell.a, zero, f32_mul(cell.b, zero)));
-                four[i] = cell_magnitudes(cell);
+                cell_lanes[i] = cell_magnitudes(cell);
             }
-            fours[q] = largest_of_cells(four);
+            groups[q] = largest_of_cells(cell_lanes);
         }
-        f32_transpose_fours(fours);
+        f32_transpose_groups(groups);
         f32_store(largest + first,
-                  f32_max(f32_max(fours[0], fours[1]), f32_max(fours[2], fours[3])));
+                  f32_max(f32_max(groups[0], groups[1]), f32_max(groups[2], groups[3])));
     }
     return mask_bits(f32_less(check, f32_set(1.0f))) == 0xffff;
 }
@@ -248,17 +248,18 @@ static inline void quantise_cells(const InputBlock *block, size_t first, size_t 
         I32x16 b = f32_to_i32(f32_mul(cell.b, f32_set(inverse[i])));
         i16_store(z + CELL_COLS * i, i16_from_i32(a, b));
     }
-    size_t fours = (count + 3) / 4;
-    memset(z + CELL_COLS * count, 0, (4 * fours - count) * CELL_COLS * sizeof *z);
+    size_t quarters = (count + 3) / 4;
+    memset(z + CELL_COLS * count, 0, (4 * quarters - count) * CELL_COLS * sizeof *z);
     F32x16 sums[4] = {zero, zero, zero, zero};
-    for (size_t q = 0; q < fours; q++) {
-        F32x16 four[4];
+    for (size_t q = 0; q < quarters; q++) {
+        F32x16 cell_lanes[4];
         UNROLL(4)
         for (size_t i = 0; i < 4; i++)
-            four[i] = f32_from_i32(i32_pairs(i16_load(z + CELL_COLS * (4 * q + i)), i16_set(1)));
-        sums[q] = sums_of_cells(four);
+            cell_lanes[i] =
+                f32_from_i32(i32_pairs(i16_load(z + CELL_COLS * (4 * q + i)), i16_set(1)));
+        sums[q] = sums_of_cells(cell_lanes);
     }
-    f32_transpose_fours(sums);
+    f32_transpose_groups(sums);
     put_integers(block, first, count, row, levels == A8_LEVELS ? 1 : 2, z);
     put_scales(block, first, count, row, d, f32_add(sums[0], sums[1]), f32_add(sums[2], sums[3]));
 }
