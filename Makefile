@@ -134,13 +134,16 @@ endif
 
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) $(CU_SOURCES:%.cu=$(BUILD)/%.o) \
            $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o)) $(EMBEDDED)
-# What the switches above change: objects of a room apart from these are the same with any of them. ALIKE=build/cpu-release
-# takes them from there, for tests that build many. It is built before, with the same flags: nothing here makes them.
+# What the switches above change: objects of a room apart from these are the same with any of them, and with any backend
+# those that are not its own. ALIKE=build/cpu-release takes them from there, for tests that build many, ALIKE_ROOMS="commands"
+# those of these rooms. It is built before: nothing here makes them.
 SWITCHED := tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o \
             commands/chat/save.o library/grammar.o
 ifneq ($(ALIKE),)
-OWN := $(EMBEDDED) $(addprefix $(BUILD)/,$(SWITCHED) base/transport/mpi.o $(TWINS:.c=.o))
-OBJECTS := $(filter $(OWN),$(OBJECTS)) $(patsubst $(BUILD)/%,$(ALIKE)/%,$(filter-out $(OWN),$(OBJECTS)))
+OWN := $(EMBEDDED) $(addprefix $(BUILD)/,$(SWITCHED) base/transport/mpi.o base/sandbox.o $(TWINS:.c=.o))
+OWN += $(if $(filter build/$(BACKEND)-%,$(ALIKE)),,$(filter $(BUILD)/kernels/$(BACKEND)/% $(BUILD)/tests/%,$(OBJECTS)))
+TAKEN := $(filter-out $(OWN),$(if $(ALIKE_ROOMS),$(filter $(ALIKE_ROOMS:%=$(BUILD)/%/%),$(OBJECTS)),$(OBJECTS)))
+OBJECTS := $(filter-out $(TAKEN),$(OBJECTS)) $(TAKEN:$(BUILD)/%=$(ALIKE)/%)
 endif
 TEST_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(call room,tests/support,c))
 # tests/ mirrors the rooms. A test that only one backend can have says so by its name or its room.
@@ -217,9 +220,16 @@ ifneq ($(SANITIZED),)
 # A loop that is full of checks is not unrolled, of which clang warns.
 UNGUARDED += -Wno-pass-failed
 endif
+# Where each variable of an unrolled loop is at each instruction takes gcc as long as the loop itself, and gdb finds it
+# optimised out: lines and functions alone.
+LANE_DEBUG := $(if $(findstring -O3,$(CFLAGS)),$(if $(findstring -g,$(CFLAGS)),-g1))
 # With all of UndefinedBehaviorSanitizer's checks clang takes minutes to compile these loops. Left out are those of
 # pointers, whose mistakes AddressSanitizer finds where they are used; bounds of arrays and arithmetic stay checked.
 LEAN := $(if $(findstring undefined,$(CFLAGS)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size)
+# A check of an address as a call: a third of the time to compile, and more of it to run, which portable code seldom is.
+ifneq ($(and $(findstring clang,$(CC)),$(findstring address,$(CFLAGS))),)
+FLAGS_portable += -mllvm -asan-instrumentation-with-call-threshold=200
+endif
 $(BUILD)/weights/rounding/fit.o: private override CFLAGS += $(if $(LEAN),-O2 $(LEAN))
 $(BUILD)/kernels/cpu/isa.o: REQUIRED += $(filter -D%,$(AMX))
 STRICT := -Wconversion -Wsign-conversion
@@ -261,7 +271,7 @@ define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(if $(filter portable,$(1)),$$(FRAMES_portable),$$(LOOP_FRAMES)) $$(CFLAGS) $$(LEAN) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(if $(filter portable,$(1)),$$(FRAMES_portable),$$(LOOP_FRAMES)) $$(CFLAGS) $$(LEAN) $$(LANE_DEBUG) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 

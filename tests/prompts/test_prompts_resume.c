@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROMPTS = TEST_SANITIZED ? 30 : 200 };
+enum { FEW = 30, PROMPTS = TEST_SANITIZED ? FEW : 200 };
 
 typedef struct Files {
     char prompts[300], whole[300], out[300];
@@ -39,12 +39,12 @@ static void run_well(const char *prompts, const char *out, const char *options) 
     test_run_free(&run);
 }
 
-static Files files_open(void) {
+static Files files_open(int n) {
     Files f = {0};
     snprintf(f.prompts, sizeof f.prompts, "%s", test_temporary_new("prompts"));
     snprintf(f.whole, sizeof f.whole, "%s", test_temporary_new("whole"));
     snprintf(f.out, sizeof f.out, "%s", test_temporary_new("out"));
-    write_prompts(f.prompts, PROMPTS);
+    write_prompts(f.prompts, n);
     run_well(f.prompts, f.whole, "");
     f.wanted = test_read_file(f.whole, &f.size);
     return f;
@@ -87,7 +87,7 @@ static bool run_and_kill(const Files *f, useconds_t after) {
 }
 
 Test(prompts_resume, a_run_killed_at_random_moments_is_finished_with_every_id_once) {
-    Files f = files_open();
+    Files f = files_open(PROMPTS);
     uint64_t state = 21;
     int kills = 0;
     for (bool done = false; !done && kills < 400; kills += !done) {
@@ -102,7 +102,7 @@ Test(prompts_resume, a_run_killed_at_random_moments_is_finished_with_every_id_on
 }
 
 Test(prompts_resume, a_file_cut_anywhere_is_finished) {
-    Files f = files_open();
+    Files f = files_open(PROMPTS);
     uint64_t state = 5;
     for (int i = 0; i < (TEST_SANITIZED ? 4 : 16); i++) {
         size_t cut = i < 3 ? (size_t)i * 100 : i == 3 ? f.size - 1 : splitmix64(&state) % f.size;
@@ -116,17 +116,17 @@ Test(prompts_resume, a_file_cut_anywhere_is_finished) {
 }
 
 Test(prompts_resume, without_a_file_it_begins_one) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     run_well(f.prompts, f.out, "|--resume");
     check_whole(&f);
     free(f.wanted);
 }
 
 Test(prompts_resume, prompts_that_were_added_are_answered) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     char half[300];
     snprintf(half, sizeof half, "%s", test_temporary_new("half"));
-    write_prompts(half, PROMPTS / 2);
+    write_prompts(half, FEW / 2);
     run_well(half, f.out, "");
     run_well(f.prompts, f.out, "|--resume");
     check_whole(&f);
@@ -135,7 +135,7 @@ Test(prompts_resume, prompts_that_were_added_are_answered) {
 
 // The line of answers that did not fit is not there in part.
 Test(prompts_resume, a_full_disk_is_one_line_and_leaves_whole_answers) {
-    Files f = files_open();
+    Files f = files_open(PROMPTS);
     char script[1200];
     snprintf(script, sizeof script,
              "ulimit -f 12; exec $RUN generate $MODEL --prompts %s --out %s --ignore-eos -q",
@@ -150,7 +150,7 @@ Test(prompts_resume, a_full_disk_is_one_line_and_leaves_whole_answers) {
 }
 
 Test(prompts_resume, ctrl_c_keeps_what_is_answered) {
-    Files f = files_open();
+    Files f = files_open(PROMPTS);
     char line[1000];
     snprintf(line, sizeof line,
              "generate|%s|--prompts|%s|--out|%s|--ignore-eos|-j|1|--parallel|1|-v", small_model(),
@@ -174,7 +174,7 @@ static void check_kept(const Files *f, const char *options, int status, const ch
 }
 
 Test(prompts_resume, answers_of_other_options_are_kept_and_refused) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     check_kept(&f, "|--resume|-t|0.5", 3, "the answers there are of other options");
     check_kept(&f, "|--resume|--seed|9", 3, "other options");
     check_kept(&f, "|--resume|--precision|a8", 3, "other options");
@@ -182,7 +182,7 @@ Test(prompts_resume, answers_of_other_options_are_kept_and_refused) {
 }
 
 Test(prompts_resume, answers_of_another_model_are_refused) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     char other[300];
     snprintf(other, sizeof other, "%s", test_temporary_new("other.gguf"));
     TestRun run = program("convert|%s|%s|--type|f16|-q", small_model(), other);
@@ -196,7 +196,7 @@ Test(prompts_resume, answers_of_another_model_are_refused) {
 
 // Answers that a former version wrote are no broken file.
 Test(prompts_resume, answers_of_another_format_are_refused_as_that) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     char *at = strstr(f.wanted, "limpid-answers ") + strlen("limpid-answers ");
     *at = '1';
     check_kept(&f, "|--resume", 3, "answers of another version of limpid (limpid-answers 1)");
@@ -204,7 +204,7 @@ Test(prompts_resume, answers_of_another_format_are_refused_as_that) {
 }
 
 Test(prompts_resume, what_differs_is_named_where_the_model_has_a_chat_format) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     run_well(f.prompts, f.whole, "|--force|--template|llama2");
     free(f.wanted);
     f.wanted = test_read_file(f.whole, &f.size);
@@ -226,7 +226,7 @@ static void change_behind(char *bytes, size_t size, const char *key) {
 
 // Model and options are as before: what differs are the tokens' texts.
 Test(prompts_resume, answers_of_another_vocabulary_are_refused) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     char other[300];
     size_t size = 0;
     snprintf(other, sizeof other, "%s", test_temporary_new("other.gguf"));
@@ -241,14 +241,14 @@ Test(prompts_resume, answers_of_another_vocabulary_are_refused) {
 }
 
 Test(prompts_resume, answers_of_another_backend_are_refused) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     change_behind(f.wanted, f.size, "\"backend\":\"");
     check_kept(&f, "|--resume", 3, "another backend");
     free(f.wanted);
 }
 
 Test(prompts_resume, a_grammar_is_known_by_its_content_and_not_by_its_path) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     char options[400], grammar[300];
     snprintf(grammar, sizeof grammar, "%s", test_temporary_new("a.gbnf"));
     snprintf(options, sizeof options, "|--force|--grammar|%s", grammar);
@@ -283,14 +283,14 @@ static void check_edited(const Files *f, const char *from, const char *to, const
 }
 
 Test(prompts_resume, a_prompt_that_was_edited_behind_its_answer_is_refused_by_its_id) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     check_edited(&f, "upon", "UPON", "the prompt with the id 0 is not the one that was answered");
     check_edited(&f, "\"seed\":3", "\"seed\":4", "the id 3 is not");
     check_edited(&f, "\"promt\"", "\"prom_\"", "(line 10 of ");
     check_edited(&f, "\"seed\":3", "\"seed\":4", "--force begins anew");
     // A line that has no answer yet may change.
     char last[40];
-    snprintf(last, sizeof last, "\"seed\":%d}", PROMPTS - 2);
+    snprintf(last, sizeof last, "\"seed\":%d}", FEW - 2);
     size_t size = 0;
     char *lines = test_read_file(f.prompts, &size), *at = strstr(lines, last);
     CHECK(at, "no %s", last);
@@ -313,7 +313,7 @@ Test(prompts_resume, a_prompt_that_was_edited_behind_its_answer_is_refused_by_it
 }
 
 Test(prompts_resume, answers_of_other_prompts_are_refused) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     test_write_file(f.out, f.wanted, f.size);
     write_prompts(f.prompts, 1);
     FILE *file = fopen(f.prompts, "a");
@@ -342,7 +342,7 @@ static void check_foreign(const Files *f, const char *bytes) {
 Test(prompts_resume, a_file_of_one_line_without_its_newline_is_kept_unless_a_run_began_it) {
     static const char *const FOREIGN[] = {"{\"name\":\"my-app\"}", "x", "{\"limpid\":\"limpid-x",
                                           "{\"limpid\":1}", "\xff"};
-    Files f = files_open();
+    Files f = files_open(FEW);
     for (size_t i = 0; i < sizeof FOREIGN / sizeof *FOREIGN; i++)
         check_foreign(&f, FOREIGN[i]);
     size_t size = (64 << 20) + 7; // longer than a line of answers may be
@@ -360,7 +360,7 @@ Test(prompts_resume, a_file_of_one_line_without_its_newline_is_kept_unless_a_run
 }
 
 Test(prompts_resume, what_is_no_file_of_answers_is_refused) {
-    Files f = files_open();
+    Files f = files_open(FEW);
     check_foreign(&f, "a text\nthat is somebody's\n");
     check_foreign(&f, "{\"a\":1}\n");
     char *header_end = memchr(f.wanted, '\n', f.size);
