@@ -134,9 +134,9 @@ endif
 
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) $(CU_SOURCES:%.cu=$(BUILD)/%.o) \
            $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o)) $(EMBEDDED)
-# What the switches above change: objects of a room apart from these are the same with any of them, and with any backend
-# those that are not its own. ALIKE=build/cpu-release takes them from there, for tests that build many, ALIKE_ROOMS="commands"
-# those of these rooms. It is built before: nothing here makes them.
+# The objects that the switches above change. All others are the same with any switch and, outside kernels/, any backend:
+# ALIKE=build/cpu-release links those of that build, which has to be there, and compiles none of them again.
+# ALIKE_ROOMS="commands pictures": of these folders alone.
 SWITCHED := tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o \
             commands/chat/save.o library/grammar.o
 ifneq ($(ALIKE),)
@@ -220,13 +220,14 @@ ifneq ($(SANITIZED),)
 # A loop that is full of checks is not unrolled, of which clang warns.
 UNGUARDED += -Wno-pass-failed
 endif
-# Where each variable of an unrolled loop is at each instruction takes gcc as long as the loop itself, and gdb finds it
-# optimised out: lines and functions alone.
-LANE_DEBUG := $(if $(findstring -O3,$(CFLAGS)),$(if $(findstring -g,$(CFLAGS)),-g1))
+# Debug info of functions and lines alone: that of the variables takes gcc as long as these unrolled loops themselves, and
+# at -O3 gdb calls most of them optimised out.
+LANE_DEBUG := $(if $(and $(findstring -O3,$(CFLAGS)),$(filter -g -g2 -g3 -ggdb%,$(CFLAGS))),-g1)
 # With all of UndefinedBehaviorSanitizer's checks clang takes minutes to compile these loops. Left out are those of
 # pointers, whose mistakes AddressSanitizer finds where they are used; bounds of arrays and arithmetic stay checked.
 LEAN := $(if $(findstring undefined,$(CFLAGS)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size)
-# A check of an address as a call: a third of the time to compile, and more of it to run, which portable code seldom is.
+# Address checks as calls: clang compiles in less than half the time, and the code runs several times slower. So only
+# portable code, which few tests run.
 ifneq ($(and $(findstring clang,$(CC)),$(findstring address,$(CFLAGS))),)
 FLAGS_portable += -mllvm -asan-instrumentation-with-call-threshold=200
 endif
