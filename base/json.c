@@ -98,7 +98,7 @@ typedef struct JsonText {
     size_t offset;       // of the text in what the user knows, for messages
     size_t longest_word; // a bound on the bytes of every string and number
     bool member;         // a member of an object: the brackets around it are added
-    bool any;            // of JsonLimits
+    bool any, nul;       // of JsonLimits
 } JsonText;
 
 // When jansson cannot grow the buffer of the current string or number, it drops a byte and goes on,
@@ -181,7 +181,9 @@ static size_t feed(void *buffer, size_t room, void *context) {
 static json_t *load_text(const JsonText *text, Error *error) {
     json_error_t cause;
     if (!reserve_memory(text, error)) return NULL;
-    size_t flags = JSON_REJECT_DUPLICATES | (text->any ? JSON_DECODE_ANY : 0);
+    size_t flags = JSON_REJECT_DUPLICATES;
+    if (text->any) flags |= JSON_DECODE_ANY;
+    if (text->nul) flags |= JSON_ALLOW_NUL;
     json_t *root = json_load_callback(feed, &(Feed){.text = text}, flags, &cause);
     if (reserve.in_use) {
         json_decref(root);
@@ -205,7 +207,8 @@ json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Erro
     if (text_is_foreign(text, size, "JSON file", error) ||
         !scan_text(&scan, text, size, limits, error))
         return NULL;
-    JsonText whole = {text, size, .longest_word = scan.longest_word, .any = limits->any};
+    JsonText whole = {text, size, .longest_word = scan.longest_word, .any = limits->any,
+                      .nul = limits->nul};
     return load_text(&whole, error);
 }
 
@@ -365,6 +368,8 @@ bool json_read_string(const json_t *object, const char *key, const char **out, E
     const json_t *value = find(object, key);
     if (!value) return true;
     if (!json_is_string(value)) return wrong_kind(value, key, "a string", error);
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return error_set(error, ERROR_FILE, "\"%s\": a NUL in a string", key);
     *out = json_string_value(value);
     return true;
 }

@@ -6,8 +6,8 @@
 //     json_decref(root);
 //
 // Size, depth and the number of values are checked by a flat scan before jansson, which recurses
-// and allocates, sees a byte. Duplicate keys, bytes after the value, invalid UTF-8 and NUL inside a
-// string are refused.
+// and allocates, sees a byte. Duplicate keys, bytes after the value, invalid UTF-8 and, unless the
+// limits allow it, NUL inside a string are refused.
 #pragma once
 
 #include "base/error.h"
@@ -21,6 +21,7 @@ typedef struct JsonLimits {
     size_t bytes;
     size_t values;    // of all kinds; jansson takes up to 150 bytes for each
     bool no_negative; // a minus outside a string is refused, so that -0 is not read as 0
+    bool nul;         // a string may have \u0000; it is then used with its length
     bool any;         // json_parse: the text may be any value, not an object or an array alone
 } JsonLimits;
 
@@ -64,7 +65,7 @@ bool json_read_int(const json_t *object, const char *key, int *out, Error *error
 bool json_read_float(const json_t *object, const char *key, float *out, Error *error); // finite
 bool json_read_bool(const json_t *object, const char *key, bool *out, Error *error);
 bool json_read_string(const json_t *object, const char *key, const char **out,
-                      Error *error); // borrowed from `object`
+                      Error *error); // borrowed from `object`, without NUL
 bool json_read_object(const json_t *object, const char *key, const json_t **out, Error *error);
 bool json_read_array(const json_t *object, const char *key, const json_t **out, Error *error);
 

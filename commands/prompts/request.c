@@ -15,7 +15,9 @@
 
 enum { MOST_ID = 1024, MOST_MESSAGES = 4096 };
 static const JsonLimits LIMITS = {.bytes = LIMIT_PROMPT_LINE, .values = 1 << 20};
-static const JsonLimits ANSWER_LIMITS = {.bytes = LIMIT_ANSWER_LINE, .values = 1 << 24};
+// A model may have a token of the byte 0.
+static const JsonLimits ANSWER_LIMITS = {
+    .bytes = LIMIT_ANSWER_LINE, .values = 1 << 24, .nul = true};
 
 // The keys that are options of the command line too.
 static const struct {

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// A token is 9 values, an id of the prompt 1.
-static const JsonLimits LIMITS = {.bytes = RECORDING_MOST_BYTES,
-                                  .values = 12 * RECORDING_MOST_TOKENS};
+// A token is 9 values, an id of the prompt 1. The text, which is not read, may have a NUL.
+static const JsonLimits LIMITS = {
+    .bytes = RECORDING_MOST_BYTES, .values = 12 * RECORDING_MOST_TOKENS, .nul = true};
 
 // ---- values, each needed; false or NULL: exit code 3 with the key ----
 
@@ -53,7 +53,11 @@ static const char *read_string(const json_t *value, const char *key, Error *erro
         missing(key, error);
     else if (!json_is_string(value))
         wrong_kind(key, "a string", value, error);
-    return json_string_value(value);
+    else if (strlen(json_string_value(value)) != json_string_length(value))
+        error_set(error, ERROR_FILE, "\"%s\": a NUL in a string", key);
+    else
+        return json_string_value(value);
+    return NULL;
 }
 
 // A string that the recording owns.

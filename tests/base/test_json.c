@@ -236,6 +236,26 @@ Test(json, limits_hold_on_both_sides) {
     json_decref(root);
 }
 
+Test(json, a_nul_is_in_strings_alone_and_where_the_limits_allow_it) {
+    static const char TEXT[] = "{\"a\":\"x\\u0000y\"}", KEY[] = "{\"\\u0000\":1}";
+    JsonLimits limits = {.bytes = 99, .values = 9};
+    Error error = {0};
+    CHECK(!json_parse(TEXT, sizeof TEXT - 1, &limits, &error));
+    CHECK(strstr(error.message, "\\u0000 is not allowed"), "%s", error.message);
+    limits.nul = true;
+    error = (Error){0};
+    json_t *root = json_parse(TEXT, sizeof TEXT - 1, &limits, &error);
+    const json_t *value = json_object_get(root, "a");
+    CHECK(json_string_length(value) == 3 && !memcmp(json_string_value(value), "x\0y", 3), "%s",
+          error.message);
+    const char *as_text = NULL; // which would end at the NUL
+    CHECK(!json_read_string(root, "a", &as_text, &error) && !as_text);
+    CHECK_STRING(error.message, "\"a\": a NUL in a string");
+    json_decref(root);
+    CHECK(!json_parse(KEY, sizeof KEY - 1, &limits, &error));
+    CHECK(!json_parse("[\"\0\"]", 5, &limits, &error), "the byte itself is never one");
+}
+
 // Of small files: config.json and the like.
 Test(json, a_small_file_has_4_mib_and_65536_values) {
     enum { BYTES = 4 << 20, VALUES = 1 << 16 };

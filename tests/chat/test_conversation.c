@@ -103,13 +103,33 @@ Test(conversation, what_was_saved_is_loaded_again) {
     test_run_free(&r);
 }
 
+// Token 4 is the byte 0.
+Test(conversation, an_answer_of_nul_bytes_is_saved_and_loaded) {
+    char a[700], b[700], c[700];
+    const TypedKeys keys[] = {{"> ", "One\n"},
+                              command(a, "/save %s\n", "nul.json"),
+                              {"> ", "/clear\n"},
+                              command(b, "/load %s\n", "nul.json"),
+                              command(c, "/save %s\n", "nul2.json"),
+                              {"> ", "/exit\n"}};
+    TestRun r =
+        chat_typed(small_model(), "|--max-tokens|2|--logit-bias|4:+1000", keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    if (strstr(r.out, "without jansson")) SKIP("this build reads no JSON");
+    char *second = text_of("nul2.json");
+    CHECK(strstr(second, "\"assistant\",\"content\":\"\\u0000\\u0000\""), "%s", second);
+    free(second);
+    test_run_free(&r);
+}
+
 #define USER "{\"role\":\"user\",\"content\":\"a\"}"
 #define ASSISTANT "{\"role\":\"assistant\",\"content\":\"b\"}"
 
 Test(conversation, a_file_of_another_model_is_loaded_and_that_is_said) {
     char a[700];
     static const char TEXT[] =
-        "{\"model\":{\"path\":\"/far/other.gguf\",\"digest\":\"0123\"},\"messages\":[" USER "," ASSISTANT "]}";
+        "{\"model\":{\"path\":\"/far/other.gguf\",\"digest\":\"0123\"},\"messages\":[" USER
+        "," ASSISTANT "]}";
     test_write_file(test_temporary("other.json"), TEXT, sizeof TEXT - 1);
     const TypedKeys keys[] = {command(a, "/load %s\n", "other.json"), {"> ", "\x04"}};
     TestRun r = chat_typed(small_model(), "", keys, COUNT(keys));

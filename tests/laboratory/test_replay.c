@@ -31,7 +31,7 @@ static const char *record(const char *name, const char *options) {
 
 static json_t *load(const char *path) {
     json_error_t error;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     CHECK(root, "%s: %s", path, error.text);
     return root;
 }
@@ -427,6 +427,22 @@ Test(replay, sampling_as_in_llama_cpp_is_recorded) {
         }
         json_decref(root);
     }
+}
+
+// Token 4 is the byte 0. Texts that are read end at none.
+Test(replay, a_text_of_nul_bytes_is_recorded) {
+    json_t *root = load(record("nul.json", "-t|0|--logit-bias|4:+1000"));
+    const json_t *text = json_object_get(root, "text");
+    CHECK_INT((int)json_string_length(text), TOKENS);
+    CHECK(!json_string_value(text)[0]);
+    TestRun r = program("replay|%s|-q", test_temporary("nul.json"));
+    check_status(&r, 0);
+    test_run_free(&r);
+    json_object_set_new(root, "device", json_stringn("a\0b", 3));
+    save(test_temporary("nul.json"), root);
+    r = program("replay|%s|-q", test_temporary("nul.json"));
+    check_refused(&r, 3, "\"device\": a NUL in a string");
+    json_decref(root);
 }
 
 Test(replay, shows_both_texts) {

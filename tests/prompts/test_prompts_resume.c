@@ -328,6 +328,24 @@ Test(prompts_resume, answers_of_other_prompts_are_refused) {
     free(f.wanted);
 }
 
+// The token 4 is the byte 0, which no C string can hold and JSON can.
+Test(prompts_resume, answers_of_nul_bytes_are_read_again) {
+    Files f = {0};
+    snprintf(f.prompts, sizeof f.prompts, "%s", test_temporary_new("prompts"));
+    snprintf(f.out, sizeof f.out, "%s", test_temporary_new("out"));
+    write_prompts(f.prompts, 3);
+    run_well(f.prompts, f.out, "|--logit-bias|4:+1000");
+    f.wanted = test_read_file(f.out, &f.size);
+    CHECK(strstr(f.wanted, "\"text\":\"\\u0000\\u0000"), "%s", f.wanted);
+    test_write_file(f.out, f.wanted, (size_t)(strstr(f.wanted, "{\"id\":2") - f.wanted) + 9);
+    run_well(f.prompts, f.out, "|--logit-bias|4:+1000|--resume");
+    check_whole(&f);
+    TestRun run = program("merge|%s", f.out);
+    check_status(&run, 0);
+    test_run_free(&run);
+    free(f.wanted);
+}
+
 // A file of somebody else's stays as it is.
 static void check_foreign(const Files *f, const char *bytes) {
     size_t size = 0;
