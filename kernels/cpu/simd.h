@@ -23,13 +23,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Before a loop over registers, so that every iteration has registers of its own. In portable C
-// a lane operation is itself a loop and is not unrolled.
+// Before a loop over registers of at most n iterations, so that every iteration has registers of
+// its own. Clang is told "full": by a count it unrolls only after arrays have become memory. In
+// portable C a lane operation is itself a loop and is not unrolled.
 #define UNROLL_PRAGMA_(text) _Pragma(#text)
 #if defined(ISA_portable)
 #define UNROLL(n)
 #else
+#if defined(__clang__)
+#define UNROLL(n) UNROLL_PRAGMA_(clang loop unroll(full))
+#else
 #define UNROLL(n) UNROLL_PRAGMA_(GCC unroll n)
+#endif
 #endif
 
 #if defined(ISA_avx512)
