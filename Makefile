@@ -224,10 +224,10 @@ endif
 # at -O3 gdb calls most of them optimised out.
 LANE_DEBUG := $(if $(and $(findstring -O3,$(CFLAGS)),$(filter -g -g2 -g3 -ggdb%,$(CFLAGS))),-g1)
 # With all of UndefinedBehaviorSanitizer's checks clang takes minutes to compile these loops. Left out are those of
-# pointers, whose mistakes AddressSanitizer finds where they are used; bounds of arrays and arithmetic stay checked.
+# pointers, whose mistakes AddressSanitizer finds where they are used; bounds of arrays and shifts stay checked.
 LEAN := $(if $(findstring undefined,$(CFLAGS)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size)
-# Clang unrolls no loop whose t++ is checked; then what should be registers is memory, and each access is checked. Portable
-# code, the same source, keeps that check.
+# Clang does not unroll a loop whose counter is checked for overflow: arrays that should be registers stay in memory, and
+# AddressSanitizer checks each access to them. Portable code, the same source, keeps the check of signed overflow.
 LEAN_REGISTERS := $(if $(LEAN),-fno-sanitize=signed-integer-overflow)
 # Address checks as calls: clang compiles in less than half the time, and the code runs several times slower. So only
 # portable code, which few tests run.

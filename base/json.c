@@ -364,14 +364,22 @@ bool json_read_bool(const json_t *object, const char *key, bool *out, Error *err
     return true;
 }
 
+const char *json_to_string(const json_t *value, const char *what, Error *error) {
+    const char *text = json_string_value(value);
+    if (!text)
+        wrong_kind(value, what, "a string", error);
+    else if (strlen(text) != json_string_length(value))
+        error_set(error, ERROR_FILE, "\"%s\": a NUL in a string", what);
+    else
+        return text;
+    return NULL;
+}
+
 bool json_read_string(const json_t *object, const char *key, const char **out, Error *error) {
     const json_t *value = find(object, key);
-    if (!value) return true;
-    if (!json_is_string(value)) return wrong_kind(value, key, "a string", error);
-    if (strlen(json_string_value(value)) != json_string_length(value))
-        return error_set(error, ERROR_FILE, "\"%s\": a NUL in a string", key);
-    *out = json_string_value(value);
-    return true;
+    const char *text = value ? json_to_string(value, key, error) : NULL;
+    if (text) *out = text;
+    return text || !value;
 }
 
 bool json_read_object(const json_t *object, const char *key, const json_t **out, Error *error) {

@@ -21,7 +21,7 @@ typedef struct JsonLimits {
     size_t bytes;
     size_t values;    // of all kinds; jansson takes up to 150 bytes for each
     bool no_negative; // a minus outside a string is refused, so that -0 is not read as 0
-    bool nul;         // a string may have \u0000; it is then used with its length
+    bool nul;         // json_parse: strings may have \u0000, so they are read with their length
     bool any;         // json_parse: the text may be any value, not an object or an array alone
 } JsonLimits;
 
@@ -65,12 +65,15 @@ bool json_read_int(const json_t *object, const char *key, int *out, Error *error
 bool json_read_float(const json_t *object, const char *key, float *out, Error *error); // finite
 bool json_read_bool(const json_t *object, const char *key, bool *out, Error *error);
 bool json_read_string(const json_t *object, const char *key, const char **out,
-                      Error *error); // borrowed from `object`, without NUL
+                      Error *error); // borrowed from `object`
 bool json_read_object(const json_t *object, const char *key, const json_t **out, Error *error);
 bool json_read_array(const json_t *object, const char *key, const json_t **out, Error *error);
 
 // A non-negative integer, no other number: 2.0, -1 and true are refused. `what` names it.
 bool json_to_size(const json_t *value, const char *what, uint64_t *out, Error *error);
+
+// A string without NUL, borrowed from `value`. `what` names it. NULL: exit code 3.
+const char *json_to_string(const json_t *value, const char *what, Error *error);
 
 // "an integer", "null", ...; "nothing" for NULL. For messages.
 const char *json_kind(const json_t *value);

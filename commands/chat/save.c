@@ -236,7 +236,7 @@ static bool read_origin(ChatOrigin *origin, const json_t *root, Error *error) {
 // Read beside the conversation, which is then exchanged.
 bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,
                        Error *error) {
-    // A model may have a token of the byte 0.
+    // A vocabulary may have a token for the byte 0, so an answer may have one.
     static const JsonLimits LIMITS = {.bytes = MOST_BYTES, .values = 1 << 22, .nul = true};
     Chat read = {.session = chat->session, .format = chat->format};
     json_t *root = json_parse(bytes, size, &LIMITS, error);

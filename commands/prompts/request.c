@@ -15,7 +15,7 @@
 
 enum { MOST_ID = 1024, MOST_MESSAGES = 4096 };
 static const JsonLimits LIMITS = {.bytes = LIMIT_PROMPT_LINE, .values = 1 << 20};
-// A model may have a token of the byte 0.
+// A vocabulary may have a token for the byte 0, so an answer may have one.
 static const JsonLimits ANSWER_LIMITS = {
     .bytes = LIMIT_ANSWER_LINE, .values = 1 << 24, .nul = true};
 

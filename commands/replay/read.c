@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// A token is 9 values, an id of the prompt 1. The text, which is not read, may have a NUL.
+// A token is 9 values, an id of the prompt 1. The text, which is not read, may have a byte 0.
 static const JsonLimits LIMITS = {
     .bytes = RECORDING_MOST_BYTES, .values = 12 * RECORDING_MOST_TOKENS, .nul = true};
 
@@ -49,14 +49,8 @@ static bool read_number(const json_t *value, const char *key, double low, double
 }
 
 static const char *read_string(const json_t *value, const char *key, Error *error) {
-    if (!value)
-        missing(key, error);
-    else if (!json_is_string(value))
-        wrong_kind(key, "a string", value, error);
-    else if (strlen(json_string_value(value)) != json_string_length(value))
-        error_set(error, ERROR_FILE, "\"%s\": a NUL in a string", key);
-    else
-        return json_string_value(value);
+    if (value) return json_to_string(value, key, error);
+    missing(key, error);
     return NULL;
 }
 

@@ -24,17 +24,15 @@
 #include <stdint.h>
 
 // Before a loop over registers of at most n iterations, so that every iteration has registers of
-// its own. Clang is told "full": by a count it unrolls only after arrays have become memory. In
+// its own. Clang needs "full": a count makes it unroll too late for arrays to become registers. In
 // portable C a lane operation is itself a loop and is not unrolled.
 #define UNROLL_PRAGMA_(text) _Pragma(#text)
 #if defined(ISA_portable)
 #define UNROLL(n)
-#else
-#if defined(__clang__)
+#elif defined(__clang__)
 #define UNROLL(n) UNROLL_PRAGMA_(clang loop unroll(full))
 #else
 #define UNROLL(n) UNROLL_PRAGMA_(GCC unroll n)
-#endif
 #endif
 
 #if defined(ISA_avx512)
