@@ -78,6 +78,7 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
     f.turns = f.node & FRAME_KINDS ? f.count : below->turns;
     f.needs =
         f.node & FRAME_KINDS || !m->frames.count ? 0 : bytes_plus(below->needs, own_needs(m, f));
+    f.returned = NOT_KNOWN;
     *index = (uint32_t)m->frames.count++;
     m->frames.at[*index] = f;
     enter(m->frame_table, m->frame_buckets, hash, *index);
@@ -337,8 +338,13 @@ bool automaton_start(Automaton *m, uint32_t *state, Error *error) {
 }
 
 bool automaton_return(Automaton *m, uint32_t frame, uint32_t *state, Error *error) {
-    return begin_search(m, error) && add(m, NODE_THE_RETURN, frame, error) &&
-           end_search(m, state, error);
+    *state = m->frames.at[frame].returned;
+    if (*state != NOT_KNOWN) return true;
+    if (!begin_search(m, error) || !add(m, NODE_THE_RETURN, frame, error) ||
+        !end_search(m, state, error))
+        return false;
+    m->frames.at[frame].returned = *state;
+    return true;
 }
 
 bool automaton_find_move(Automaton *m, uint32_t from, uint8_t class, Error *error) {

@@ -38,6 +38,7 @@ typedef struct Frame {
     uint32_t turns;  // and its count
     uint32_t needs;  // the fewest bytes from where the frame is returned from to the text's end; of
                      // frames on one of FRAME_KINDS it says nothing
+    uint32_t returned; // the state of automaton_return, once it was asked for; NOT_KNOWN
 } Frame;
 
 typedef struct State {

@@ -1,6 +1,6 @@
 // GBNF: text -> tree. The format: https://github.com/ggml-org/llama.cpp, grammars/README.md.
 //
-//     rules       name ::= choice, up to the end of the line
+//     rules       name ::= choice, up to the end of the line, or of a next one that begins with |
 //     choice      sequence | sequence ..      a line may end behind |
 //     sequence    item item ..                in a group over any number of lines
 //     item        "text" [a-z] [^a-z] . name (choice), behind it * + ? {m} {m,} {m,n}
@@ -394,13 +394,22 @@ static bool sequence(Parser *p, bool in_group, uint32_t *index) {
     return true;
 }
 
+// Also where a later line begins with it, as no rule does.
+static bool sees_alternative(Parser *p) {
+    Parser here = *p;
+    skip_space(p, true);
+    if (sees(p, '|')) return true;
+    *p = here;
+    return false;
+}
+
 static bool choice(Parser *p, bool in_group, uint32_t *index) {
     uint32_t last = NONE, part;
     if (!add_expr(p, (Expr){.kind = EXPR_CHOICE, .child = NONE, .next = NONE}, index)) return false;
     for (;;) {
         if (!sequence(p, in_group, &part)) return false;
         append(p, *index, &last, part);
-        if (!sees(p, '|')) return true;
+        if (!sees_alternative(p)) return true;
         p->at++;
         skip_space(p, true);
     }

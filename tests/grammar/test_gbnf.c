@@ -53,6 +53,8 @@ static const struct {
     {"root ::= \"a\"{3,}", "aaaa", "b"},
     {"root ::= (\"a\"?)* (\"b\"*)+ (\"c\"?){5}", "aabbcc", "cccccc"},
     {"root ::= Upper-9_x\nUpper-9_x ::= \"a\"\nunused ::= unused2\nunused2 ::= \"q\"", "a", "q"},
+    {"root ::= \"a\" # one\n\n  # or\n  | \"b\" x\n\t| \"c\"\nx ::= \"d\"\n | \"e\"\n\n", "be",
+     "b"},
     {"root ::= \"a\" | dead\ndead ::= \"b\" dead", "a", "b"},
     {"root ::= \"a\"{16777216}", "", "b"}, // the beginning of one
 };
@@ -105,7 +107,7 @@ static const char *const BAD[][2] = {
     {"root ::= \"a\" root", "no text satisfies the grammar"},
     {"root ::= x{3}\nx ::= \"a\" x", "no text satisfies the grammar"},
     {"root ::= [\\U0010ffff-\\U0010ffff] [^\\x00-\\U0010ffff]", "no text satisfies the grammar"},
-    {"root ::= \"a\"\n| \"b\"", "line 2: wanted the name of a rule, got '|'"},
+    {"| \"b\"\nroot ::= \"a\"", "line 1: wanted the name of a rule, got '|'"},
     {"root ::= \"a\"\n-- note", "line 2: wanted ::= behind \"--\""},
 };
 
