@@ -65,11 +65,13 @@ bool refuse_existing(const char *path, Error *error) {
 
 // False: exit code 2 or 4. Asked when the file is opened and again before the rename.
 static bool may_replace(const FileWriter *file, const struct stat *status, Error *error) {
+    if (!S_ISREG(status->st_mode)) { // also where standard input is the same /dev/null
+        error_set(error, ERROR_IO, "%s, not a file to write to",
+                  S_ISDIR(status->st_mode) ? "is a directory" : "is a device, a pipe or a socket");
+        return error_prefix(error, file->path);
+    }
     if (file_set_has(file->inputs, status)) return refuse_input(file->path, error);
-    if (S_ISREG(status->st_mode)) return file->force || refuse_existing(file->path, error);
-    error_set(error, ERROR_IO, "%s, not a file to write to",
-              S_ISDIR(status->st_mode) ? "is a directory" : "is a device, a pipe or a socket");
-    return error_prefix(error, file->path);
+    return file->force || refuse_existing(file->path, error);
 }
 
 // Where the path leads, and the mode of the file that will be replaced (0: there is none).
@@ -249,8 +251,8 @@ static bool reserve(FileWriter *file, Error *error) {
     if (failed && (errno == EOPNOTSUPP || errno == ENOSYS))
         failed = ftruncate(file->descriptor, (off_t)file->size);
     if (!failed) return true;
-    error_set(error, ERROR_IO, "no room for its %llu bytes: %s",
-              (unsigned long long)file->size, strerror(errno));
+    error_set(error, ERROR_IO, "no room for its %llu bytes: %s", (unsigned long long)file->size,
+              strerror(errno));
     return error_prefix(error, file->path);
 }
 

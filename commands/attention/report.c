@@ -176,10 +176,12 @@ static int by_entropy(const void *a, const void *b) {
     return x->matrix < y->matrix ? -1 : 1;
 }
 
-static void print_statistics(const Statistics *s, const char *format) {
-    char layer[16], head[16];
+static void print_statistics(const Statistics *s, const char *format, const char *of_first,
+                             const char *none) {
+    char layer[16], head[16], first[24];
+    snprintf(first, sizeof first, of_first, s->first);
     output_print(format, layer_name(layer, s->matrix->layer), head_name(head, s->matrix->head),
-                 s->entropy, s->share, s->largest, s->distance, s->first);
+                 s->entropy, s->share, s->largest, s->distance, isnan(s->first) ? none : first);
 }
 
 static void print_json_statistics(const Statistics *all, size_t count) {
@@ -210,13 +212,14 @@ bool attention_print_entropy(const AttentionReport *r, Error *error) {
         output_print("layer,head,entropy_bits,share_of_maximum,largest_weight,mean_distance,"
                      "first_token\n");
         for (size_t m = 0; m < r->n_matrices; m++)
-            print_statistics(&all[m], "%s,%s,%.6g,%.6g,%.6g,%.6g,%.6g\n");
+            print_statistics(&all[m], "%s,%s,%.6g,%.6g,%.6g,%.6g,%s\n", "%.6g", "nan");
     } else {
         qsort(all, r->n_matrices, sizeof *all, by_entropy);
         output_print("layer  head  entropy, bits  of maximum  largest weight  mean distance  "
                      "first token\n");
         for (size_t m = 0; m < r->n_matrices; m++)
-            print_statistics(&all[m], "%5s  %4s  %13.3f  %10.3f  %14.3f  %13.2f  %11.3f\n");
+            print_statistics(&all[m], "%5s  %4s  %13.3f  %10.3f  %14.3f  %13.2f  %11s\n", "%.3f",
+                             "-");
     }
     free(all);
     return true;

@@ -164,10 +164,10 @@ static bool find_others(const OutPlace *place, char out[256], Error *error) {
     return true;
 }
 
-// With --force config.json is replaced; it must not be the one of another model in the directory.
+// With --force config.json would be replaced; it must not be the one of another model in the
+// directory. Asked without it too, since --force is no way out there.
 static bool check_others(const OutPlace *place, Error *error) {
     char other[256] = "";
-    if (!place->force) return true; // then nothing is replaced
     if (!find_others(place, other, error)) return false;
     return !*other || error_set(error, ERROR_USAGE,
                                 "%.250sconfig.json may be that of %.100s: give another directory",
@@ -180,6 +180,7 @@ bool out_place_check(OutPlace *place, const Options *o, Error *error) {
     find_set(place);
     if (!inputs_find(&place->inputs, o, error)) return false;
     if (is_single(place)) return inputs_check(&file, o, error);
+    if (!o->force && !check_others(place, error)) return false; // before --force is named
     return output_directory_check(&place->set, error) && check_source(place, o->model, error) &&
            check_others(place, error);
 }

@@ -192,7 +192,9 @@ bool prompt_encode(IdList *ids, const Session *s, Error *error) {
         return false;
     }
     if (ids->count) return true;
-    return error_set(error, ERROR_USAGE, "the prompt is empty and this model has no BOS token");
+    return error_set(error, ERROR_USAGE,
+                     given ? "--prompt-ids: there are none"
+                           : "the prompt is empty and this model has no BOS token");
 }
 
 // ---- labels ----

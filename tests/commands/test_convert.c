@@ -495,6 +495,23 @@ Test(convert, numbers_that_a_type_cannot_hold_are_refused_and_nothing_is_left) {
     check_number(1e-42f, "f16", ERROR_NONE);
 }
 
+// No type was asked for: what the model has is copied, of vectors as of matrices.
+Test(convert, numbers_of_the_model_are_copied_whatever_they_are) {
+    static const char *const NAMES[] = {"blk.0.attn_norm.weight", "blk.1.ffn_up.weight"};
+    static const float VALUES[] = {NAN, -INFINITY};
+    for (size_t i = 0; i < 4; i++) {
+        GgufFile *file = gguf_tiny_llama();
+        memcpy(gguf_find_tensor(file, NAMES[i / 2])->data + 4, &VALUES[i % 2], sizeof(float));
+        const char *from = conversion_gguf("odd.gguf", file), *to = test_temporary("odd-out.gguf");
+        convert("%s|%s|--force", from, to);
+        Checkpoint *checkpoint = open_converted(to);
+        const Weights *w = checkpoint_weights(checkpoint);
+        const void *got = i < 2 ? (const void *)w->layers[0].att_norm : w->layers[1].w_up.data;
+        CHECK(!memcmp((const float *)got + 1, &VALUES[i % 2], sizeof(float)), "%s", NAMES[i / 2]);
+        checkpoint_close(checkpoint);
+    }
+}
+
 // The tiny model's rows are 4 long, so the blocks are tried with one that has whole ones.
 Test(convert, scales_that_overflow_are_refused) {
     BinShape shape = bin_shape_blocks();

@@ -35,6 +35,18 @@ Test(convert_outputs, the_model_itself_is_never_replaced) {
     free(hard);
 }
 
+// --force is not named where it is no way out.
+Test(convert_outputs, beside_another_model_wants_another_directory) {
+    char *from = strdup(conversion_tiny("second.gguf")), *to = strdup(hf_tiny_model("taken", true));
+    char inside[300];
+    snprintf(inside, sizeof inside, "%s/other.safetensors", to);
+    const char *because = "may be that of model.safetensors: give another directory";
+    check_no_conversion("%s|%s", from, inside, ERROR_USAGE, because);
+    check_no_conversion("%s|%s|--force", from, inside, ERROR_USAGE, because);
+    free(from);
+    free(to);
+}
+
 Test(convert_outputs, a_directory_is_not_converted_into_itself) {
     char *from = strdup(hf_tiny_model("dir", true));
     char inside[300];

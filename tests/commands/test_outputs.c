@@ -67,6 +67,13 @@ static const char *const INSIDE[] = {"model.safetensors", "config.json", "genera
                                      "tokenizer.json", "README.md"};
 enum { N_INSIDE = sizeof INSIDE / sizeof *INSIDE };
 
+// In cron and CI standard input is /dev/null: that is no file that the run reads.
+Test(outputs, a_device_is_no_file_to_write_to_whatever_standard_input_is) {
+    need_builtin();
+    TestRun r = program_shell("$RUN trace -i Hi -o /dev/null --force </dev/null");
+    check_refused(&r, ERROR_IO, "/dev/null: is a device, a pipe or a socket, not a file");
+}
+
 // ---- trace ----
 
 Test(outputs, trace_replaces_no_file_of_a_models_directory) {

@@ -404,6 +404,23 @@ Test(attention, writes_svg_and_png_files) {
     check_refused(&r, ERROR_USAGE, "prompt.txt");
 }
 
+// The first token's weight is that of the queries behind it: of one token there is none.
+Test(attention, entropy_of_one_token_has_no_first_token) {
+    static const struct {
+        const char *option, *ends;
+    } CASES[] = {
+        {"-q", "0.00            -\n"}, {"--csv", ",nan\n"}, {"--json", "\"first_token\":null}]\n"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestRun r = program("attention|%s|--prompt-ids|5|--layer|4|--head|3|--entropy|%s",
+                            small_model(), CASES[i].option);
+        check_status(&r, 0);
+        CHECK(strstr(r.out, CASES[i].ends), "%s", r.out);
+        test_run_free(&r);
+    }
+    TestRun none = program("attention|%s|--prompt-ids||--entropy", small_model());
+    check_refused(&none, ERROR_USAGE, "--prompt-ids: there are none");
+}
+
 Test(attention, refuses_what_it_cannot_do) {
     static const struct {
         const char *options, *because;

@@ -66,7 +66,9 @@ static const float *importance_of(const Outgoing *out, size_t i) {
     }
 }
 
-// Writes a row and reads it back: values out of the type's range read as infinity.
+// Writes a row and reads it back: values out of the type's range read as infinity. The model's own
+// NaN and infinity are written where no type was asked for (vectors), as rows that are copied have
+// them.
 //
 // Q8_0 and Q4_0 have a half as their scale, which overflows above 65504.
 static bool store_row(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t row,
@@ -78,10 +80,12 @@ static bool store_row(const Outgoing *out, OutgoingScratch *scratch, size_t i, u
     quantise_searched(bytes, tensor->dtype, values, scratch->weights, count);
     dequantise(scratch->back, tensor->dtype, bytes, count);
     for (size_t at = 0; at < count; at++) {
-        if (isfinite(scratch->back[at]) && isfinite(values[at])) continue;
+        bool is_vector = tensor->n_dims == 1;
+        if ((is_vector && !isfinite(values[at])) ||
+            (isfinite(scratch->back[at]) && isfinite(values[at])))
+            continue;
         return error_set(error, ERROR_NONFINITE,
-                         "tensor \"%s\", row %llu: %g is not a number that "
-                         "%s can hold",
+                         "tensor \"%s\", row %llu: %g is not a number that %s can hold",
                          tensor->name, (unsigned long long)row, (double)values[at],
                          dtype_info(tensor->dtype)->name);
     }
