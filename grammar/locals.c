@@ -465,18 +465,22 @@ bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
          at = (at + 1) & (k->local_buckets - 1)) {
         Local *l = k->locals.at[k->local_table[at] - 1];
         *local = l;
-        if (l->key.parent == key.parent && l->key.turns == key.turns && l->key.state == key.state)
+        if (l->key.parent == key.parent && l->key.turns == key.turns && l->key.state == key.state) {
+            k->n_asked += !l->was_asked;
+            l->was_asked = true;
             return check_ambiguous(l, error);
+        }
     }
     Local *new = malloc(sizeof *new);
     if (!new) return no_memory(error);
-    *new = (Local){.key = key, .index = (uint32_t)k->locals.count};
+    *new = (Local){.key = key, .index = (uint32_t)k->locals.count, .was_asked = true};
     Error cause = {0};
     bool good = find_local(k, new, &cause);
     new->too_ambiguous = !good &&cause.code == ERROR_FILE;
     if (good || new->too_ambiguous) {
         k->locals.at[k->locals.count++] = new;
         enter_local(k, new);
+        k->n_asked++;
         *local = new;
     } else {
         free(new);

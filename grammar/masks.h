@@ -67,6 +67,7 @@ typedef struct Local {
     LocalKey key;
     uint32_t index;
     bool too_ambiguous; // to be asked; the rest is empty
+    bool was_asked;     // since masks_prepare began its second part
     TurnSets stays;     // tokens that stay in the upper part, or end with it
     TurnSets leaves;    // on a FRAME_OPEN: tokens that leave its repetition, in place of `stays`
     Exits exits;
@@ -97,6 +98,7 @@ typedef struct Masks {
     size_t work_end;       // masks_work where parts of a mask are left out,
     bool is_cut;           // and that some were
     size_t n_behind;       // locals behind exits that the mask being found took
+    size_t n_asked;        // locals that were asked for the first time
     size_t most_read;      // nodes behind exits that are read rather than kept as a local
     size_t most_work;      // of the first attempt to find a mask by its parts
 } Masks;

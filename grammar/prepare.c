@@ -12,7 +12,8 @@
 
 #include <stdlib.h>
 
-// In nodes of the trie, some 100 ms; a move takes as long as that of a few.
+// Of each of the two parts, in nodes of the trie, some 100 ms; a move takes as long as that of a
+// few.
 enum { MOST_WORK = 3 << 22, WORK_OF_MOVE = 8 };
 
 enum { KEPT_FRAMES = 3 };
@@ -30,11 +31,12 @@ typedef struct Search {
     ARRAY(Added) added;    // states whose sets are still to be added
     bool *returned;        // (nodes of the grammar) a frame of it was returned from
     uint64_t *mask;        // (words) that nobody reads
+    size_t end;            // masks_work where it ends
     Error *error;
 } Search;
 
 static bool is_over(const Search *s) {
-    return masks_work(s->masks) > s->masks->work_end;
+    return masks_work(s->masks) > s->end;
 }
 
 static bool is_known(Search *s, uint32_t state, bool *known) {
@@ -144,6 +146,33 @@ static bool try_bytes(Search *s, uint32_t state) {
     return good;
 }
 
+// Then texts are begun, a byte of each class at a time, as long as a mask on the way asks for a
+// local that none did before: on whole stacks more is asked behind exits.
+static bool begin_texts(Search *s, uint32_t start) {
+    Masks *k = s->masks;
+    for (size_t i = 0; i < k->locals.count; i++)
+        k->locals.at[i]->was_asked = false;
+    for (size_t i = 0; i < s->known.count; i++)
+        s->known.at[i] = false;
+    bool known;
+    s->todo.count = 0;
+    if (!is_known(s, start, &known) || !add_todo(s, start, false)) return false;
+    for (size_t i = 0; i < s->todo.count && !is_over(s); i++) {
+        size_t asked = k->n_asked;
+        uint32_t from = s->todo.at[i], to;
+        if (!masks_of(k, from, s->error)) return false;
+        if (k->n_asked == asked) continue;
+        for (size_t class = 0; class < k->automaton->grammar->n_classes && !is_over(s); class ++) {
+            k->work += WORK_OF_MOVE;
+            if (!automaton_move(k->automaton, from, k->automaton->byte_of[class], &to, s->error) ||
+                !is_known(s, to, &known))
+                return false;
+            if (to != STATE_DEAD && !known && !add_todo(s, to, false)) return false;
+        }
+    }
+    return true;
+}
+
 bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     Error cause = {0};
     Search s = {.masks = k, .error = &cause};
@@ -151,11 +180,13 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     s.mask = calloc(mask_words(k->trie->n_tokens), sizeof *s.mask);
     bool good = (s.returned && s.mask) ||
                 error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
-    k->work_end = masks_work(k) + MOST_WORK;
+    k->work_end = s.end = masks_work(k) + MOST_WORK;
     good = good && add_sets(&s, start, FRAME_BOTTOM);
     size_t first = 0, again = 0;
     while (good && !is_over(&s) && (first < s.todo.count || again < s.again.count))
         good = try_bytes(&s, first < s.todo.count ? s.todo.at[first++] : s.again.at[again++]);
+    s.end = masks_work(k) + MOST_WORK;
+    good = good && begin_texts(&s, start);
     free(s.todo.at);
     free(s.again.at);
     free(s.added.at);

@@ -351,7 +351,7 @@ static void check_grammar(const Words *w, uint64_t seed, Seen *seen) {
 Test(mask_counts, are_those_of_a_grammar_written_out) {
     static Words w;
     Seen seen = {0};
-    for (uint64_t seed = 1; seed <= 400; seed++) {
+    for (uint64_t seed = 1; seed <= 600; seed++) {
         if (seed % 100 == 1) {
             trie_close(&w.trie);
             make_words(&w, seed);

@@ -256,35 +256,62 @@ static Words many_words(void) {
     return w;
 }
 
-// Inside a string all tokens but the quote lead nowhere else, so that hardly any is read. What is
-// prepared is not read again.
-Test(token_mask, passes_over_what_leads_back_and_what_was_prepared) {
+// They end a string, and what is around it, inside the token.
+static Words words_behind_strings(void) {
+    Words w = {.tokens = calloc(1024, sizeof *w.tokens), .count = 1024};
+    for (size_t i = 0; i < w.count; i++) {
+        char *bytes = malloc(8);
+        memcpy(bytes, "\")", 2);
+        for (size_t j = 0, left = i; j < 5; j++, left /= 4)
+            bytes[2 + j] = (char)('b' + left % 4);
+        w.tokens[i] = (TextSpan){bytes, 7};
+    }
+    CHECK(trie_open(&w.trie, w.tokens, w.count, NULL), "no trie");
+    return w;
+}
+
+static void check_prepared(const Words *w, const char *text, const char *begun, bool prepared) {
     Error error = {0};
-    Words w = many_words();
-    const char *text = "root ::= \"{\" string (\",\" string)* \"}\"\n"
-                       "string ::= \"\\\"\" [^\"]* \"\\\"\"";
     Grammar *grammar = grammar_parse(text, strlen(text), &error);
     CHECK(grammar, "%s", error.message);
-    for (int prepared = 0; prepared < 2; prepared++) {
-        Automaton m;
-        Masks k;
-        uint32_t state;
-        CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w.trie, &error) &&
-              automaton_start(&m, &state, &error));
-        if (prepared) CHECK(masks_prepare(&k, state, &error), "%s", error.message);
-        size_t before = k.locals.count;
-        for (const char *c = "{\""; *c; c++)
-            CHECK(automaton_move(&m, state, (uint8_t)*c, &state, &error));
-        const uint64_t *mask = masks_of(&k, state, &error);
-        CHECK(mask, "%s", error.message);
-        for (size_t i = 0; i < w.count; i++)
-            CHECK(has_bit(mask, i), "token %zu", i);
-        CHECK(prepared ? k.locals.count == before && before : masks_work(&k) < 600,
-              "work of %zu nodes, the trie has %zu", masks_work(&k), w.trie.n_nodes);
-        masks_free(&k);
-        automaton_free(&m);
-    }
+    Automaton m;
+    Masks k;
+    uint32_t state;
+    CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w->trie, &error) &&
+          automaton_start(&m, &state, &error));
+    if (prepared) CHECK(masks_prepare(&k, state, &error), "%s", error.message);
+    size_t before = k.locals.count;
+    for (const char *c = begun; *c; c++)
+        CHECK(automaton_move(&m, state, (uint8_t)*c, &state, &error));
+    const uint64_t *mask = masks_of(&k, state, &error);
+    CHECK(mask, "%s", error.message);
+    for (size_t i = 0; i < w->count; i++)
+        CHECK(has_bit(mask, i), "token %zu", i);
+    CHECK(prepared ? k.locals.count == before && before : masks_work(&k) < 600,
+          "%s: %zu locals, then %zu; work of %zu nodes, the trie has %zu", begun, before,
+          k.locals.count, masks_work(&k), w->trie.n_nodes);
+    masks_free(&k);
+    automaton_free(&m);
     grammar_close(grammar);
+}
+
+// Inside a string all tokens but the quote lead nowhere else, so that hardly any is read. What is
+// prepared is not read again, also where more than the upper frames of a stack is asked.
+Test(token_mask, passes_over_what_leads_back_and_what_was_prepared) {
+    static const char STRINGS[] = "root ::= \"{\" string (\",\" string)* \"}\"\n"
+                                  "string ::= \"\\\"\" [^\"]* \"\\\"\"",
+                      CALLS[] = "root ::= sum+\n"
+                                "sum ::= s product (s \"+\" product)*\n"
+                                "product ::= s call (s \"*\" call)*\n"
+                                "call ::= s atom (s \"(\" (sum (s \",\" sum)*)? s \")\")*\n"
+                                "atom ::= \"a\" [a-f]* | \"\\\"\" [^\"]* \"\\\"\"\n"
+                                "s ::= [b-f]*";
+    Words w = many_words();
+    check_prepared(&w, STRINGS, "{\"", false);
+    check_prepared(&w, STRINGS, "{\"", true);
+    free_words(&w);
+    w = words_behind_strings();
+    check_prepared(&w, CALLS, "a(\"", true);
     free_words(&w);
 }
 

@@ -105,6 +105,38 @@ def nested_words(t, depth):
     return nested_words(t, depth - 1) + nested_words(t, depth - 1) + " "
 
 
+# Statements and expressions; {s} is where white space may be before a token, {e} where behind one.
+LANGUAGE = r'''root ::= {e} statement+
+statement ::= {s} (name {e} {s} "=" {e} or {s} ";" {e} | "if" {e} {s} "(" {e} or {s} ")" {e} block ({s} "else" {e} block)?
+                  | "return" {e} or {s} ";" {e} | or {s} ";" {e})
+block ::= {s} "{{" {e} statement* {s} "}}" {e}
+or ::= and ({s} "||" {e} and)*
+and ::= equal ({s} "&&" {e} equal)*
+equal ::= less ({s} ("==" | "!=") {e} less)*
+less ::= sum ({s} ("<" | ">" | "<=" | ">=") {e} sum)*
+sum ::= product ({s} [+-] {e} product)*
+product ::= unary ({s} [*/%] {e} unary)*
+unary ::= {s} [!-] {e} unary | postfix
+postfix ::= atom ({s} "(" {e} (or ({s} "," {e} or)*)? {s} ")" {e} | {s} "[" {e} or {s} "]" {e} | {s} "." {e} {s} name {e})*
+atom ::= {s} (name | number | string) {e} | {s} "(" {e} or {s} ")" {e}
+name ::= [a-zA-Z_] [a-zA-Z0-9_]*
+number ::= [0-9]+ ("." [0-9]+)?
+string ::= "\"" [^"\n]* "\""
+space ::= ([ \t\n] | "//" [^\n]* "\n")*
+'''
+
+
+def language(t, before, behind):
+    """The grammar without names of rules for white space where there is none, and a program."""
+    grammar = re.sub(r"  +(?=\S)", " ", LANGUAGE.format(s="space" if before else "", e="space" if behind else ""))
+    program = "// sums\n"
+    for _ in range(20):
+        a, b, c = (t.choose(["count", "total", "i", "items", "x1"]) for _ in range(3))
+        program += t.choose([f"{a} = {b} + {c} * ({t.number(1, 99)} - {a}.size);\n", f'print("the {b}", {c}[{a}], -{b} / 2.5);\n',
+                             f"if ({a} < {b} && !done({c}) || {b} == 3) {{\n    {a} = {b} % {c};\n}} else {{ return {c}; }}\n"])
+    return grammar, program
+
+
 def gbnf(t):
     """(the grammar, a text of it)"""
     yield '[a-z ]{200,400} "."', t.words(400, 350) + "."
@@ -137,6 +169,8 @@ def inputs(t):
     rules = [f'r{i} ::= r{i + 1}{{2,5}} " " | "x" r{i}\n' for i in range(40)]
     yield '41 rules: `r0 ::= r1{2,5} " " \\| "x" r0`, `r1 ::= r2{2,5} " " \\| "x" r1`, ...', \
         "root ::= r0{2,5}\n" + "".join(rules) + "r40 ::= [a-z]{2,9}\n", nested_words(t, 6)
+    yield "a language of statements and ten levels of expressions, white space behind each token", *language(t, False, True)
+    yield "the same, white space before and behind each token", *language(t, True, True)
 
 
 def row(title, output):
