@@ -86,7 +86,7 @@ void buffer_quote(Buffer *b, const char *text, size_t length) {
         uint32_t c = 0;
         size_t n = utf8_decode(text + i, length - i, &c);
         if (!n)
-            buffer_print(b, "\\ufffd");
+            buffer_put(b, "\ufffd", 3);
         else if (c == '"' || c == '\\')
             buffer_print(b, "\\%c", (int)c);
         else if (c < 0x20 || c == 0x7f)

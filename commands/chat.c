@@ -113,6 +113,7 @@ static bool answer_once(Chat *chat, Error *error) {
     if (good) text_note_encoding(&text, "the message", chat->session.options);
     good = good && conversation_answer(chat, (TextSpan){text.bytes, text.length}, &stop, error);
     text_free(&text);
+    interrupt_end();
     if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return good;
 }
@@ -128,6 +129,7 @@ static bool converse_in_lines(Chat *chat, Error *error) {
     Text line = {0};
     TextLimit limit = prompt_limit(&chat->session);
     bool good = true, ended = false;
+    interrupt_begin(); // also where nothing is typed yet: what was said is kept
     while (good && !chat->full && output_good()) {
         good = text_read_line(&line, &limit, &ended, error);
         if (!good || ended) break;
@@ -137,6 +139,7 @@ static bool converse_in_lines(Chat *chat, Error *error) {
             good = conversation_answer(chat, (TextSpan){line.bytes, line.length}, &stop, error) &&
                    may_go_on(error);
     }
+    interrupt_end();
     text_free(&line);
     return good;
 }
@@ -149,7 +152,7 @@ static bool converse_typed(Chat *chat, Error *error) {
     LineEnd end = LINE_READ;
     bool good = true, warned = false;
     chat_introduce(chat);
-    if (chat->editor) interrupt_begin(); // between two lines; in one Ctrl-C is the line editor's
+    interrupt_begin(); // between two lines; in one signals are the line editor's
     while (good && !chat->full && output_good() && !interrupt_ends()) {
         StopReason stop = STOP_EOS;
         Error problem = {0};
@@ -161,6 +164,7 @@ static bool converse_typed(Chat *chat, Error *error) {
         }
         if (!good) error_copy(error, &problem);
         if (!good || end == LINE_ENDED) break;
+        if (end == LINE_CLEARED && interrupt_ends()) break;
         if (end == LINE_CLEARED) {
             if (warned && !message.size) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
             if (good) note("Ctrl-C again, or Ctrl-D, ends the conversation");

@@ -169,23 +169,32 @@ static int room_of(const Chat *chat) {
 static const char WAYS_ON[] =
     "it was not sent; /undo takes back an exchange, /clear begins anew, /exit ends";
 
-// A first message that does not fit is an error; a later one ends the conversation, but not one at
-// a terminal, where what was said may still be saved or taken back.
+// -i or -f: one message, whose answer is all that is wanted.
+static bool wants_answer(const Chat *chat) {
+    return chat->options.prompt || chat->options.file;
+}
+
+// A first message that does not fit is an error, and so is that of -i; a later one ends the
+// conversation. At a terminal it is not sent, and what was said may be saved or taken back.
 static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     int room = room_of(chat);
     *fits = chat->ids.count <= (size_t)room;
     if (*fits) return true;
-    if (!chat->begun && chat->n_turns > chat->left)
-        return error_set(error, ERROR_USAGE,
-                         "the message has, with the conversation before it, %zu tokens, the "
-                         "context room for %d; --context-overflow shift lets the oldest leave",
-                         chat->ids.count, room);
-    if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
-    note("the message has %zu tokens, the context of %d has room for %d: %s", chat->ids.count,
-         chat->session.model->options.context, room,
-         chat->typed ? WAYS_ON : "the conversation ends here");
-    chat->full = !chat->typed;
-    return true;
+    const char *with =
+        !chat->begun && chat->n_turns > chat->left ? ", with the conversation before it," : "";
+    if (chat->typed || (chat->begun && !wants_answer(chat))) {
+        note("the message has%s %zu tokens, the context of %d room for %d: %s", with,
+             chat->ids.count, chat->session.model->options.context, room,
+             chat->typed ? WAYS_ON : "the conversation ends here");
+        chat->full = !chat->typed;
+        return true;
+    }
+    if (!chat->begun && !*with)
+        return session_check_room("the message", chat->ids.count, room, error);
+    return error_set(error, ERROR_USAGE,
+                     "the message has%s %zu tokens, the context room for %d; --context-overflow "
+                     "shift lets the oldest leave",
+                     with, chat->ids.count, room);
 }
 
 // The least `left` of low .. high with which message and conversation are at most `most` tokens;
@@ -216,6 +225,8 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
     if (!leave_turns(chat, &left, left, chat->n_turns, message, context - answer, error))
         return false;
     *fits = chat->ids.count <= context;
+    if (!*fits && !chat->typed)
+        return session_check_room("the message", chat->ids.count, (int)context, error);
     if (!*fits) {
         note("the message has %zu tokens, the context room for %zu: it was not sent",
              chat->ids.count, context);
@@ -372,9 +383,10 @@ static void begin(Chat *chat, Turn *turn, size_t *cached) {
 bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *error) {
     Session *s = &chat->session;
     bool fits = false;
-    if (!encode_message(chat, message, error) ||
-        !make_room(chat, message, most_tokens(chat), &fits, error))
-        return false;
+    if (!encode_message(chat, message, error)) return false;
+    if (!chat->editor && interrupt_asked())
+        return error_set(error, ERROR_INTERRUPTED, "interrupted");
+    if (!make_room(chat, message, most_tokens(chat), &fits, error)) return false;
     if (!fits) return true;
     Turn turn = {0};
     size_t cached = 0;
@@ -395,13 +407,9 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .context = &turn,
     };
     s->started = seconds_now();
-    interrupt_renew(); // from here on Ctrl-C stops the answer; before it ends the program
+    interrupt_renew(); // from here on Ctrl-C stops the answer; before it ends a conversation
     bool good = generate_answer(chat, &turn, &g, error);
-    // Where there is a line editor, one that comes a moment too late does nothing.
-    if (chat->editor)
-        interrupt_renew();
-    else
-        interrupt_end();
+    interrupt_renew(); // one that comes a moment too late does nothing
     *stop = g.stop;
     chat->prompt_rate = prompt_rate(&g);
     chat->decode_rate = decode_rate(&g);

@@ -137,7 +137,9 @@ static bool handle_signals(LineEditor *e) {
     for (int i = 0; i < N_SIGNALS; i++) {
         if (!arrived[i]) continue;
         arrived[i] = 0;
-        if (SIGNALS[i] == SIGINT)
+        int number = SIGNALS[i];
+        if (number == SIGTERM || number == SIGHUP || number == SIGXCPU) interrupt_note(number);
+        if (number == SIGINT || interrupt_ends())
             e->interrupted = true;
         else if (SIGNALS[i] == SIGWINCH)
             take_new_width(e);

@@ -330,7 +330,8 @@ void print_incomplete(const Generation *g) {
     bool too_few = (g->stop == STOP_LENGTH || g->stop == STOP_CONTEXT) && c->least > g->ids.count &&
                    c->least < MATCHER_ENDLESS;
     char why[64] = "";
-    if (too_few) snprintf(why, sizeof why, "; the shortest text of the grammar takes %u tokens", c->least);
+    if (too_few)
+        snprintf(why, sizeof why, "; the shortest text of the grammar takes %u tokens", c->least);
     note("the text ended (%s) before the grammar allows an end: it is incomplete%s",
          stop_reason_name(g->stop), why);
 }

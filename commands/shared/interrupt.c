@@ -4,12 +4,17 @@
 //
 //   begin                      first signal             second signal
 //   handlers installed         flag set, default back   the default ends the program
+//
+// Of the others than Ctrl-C a second one that comes at once is the first one again: a terminal that
+// is closed sends SIGHUP, and so does its shell; timeout(1) sends its signal twice.
 #include "commands/shared/interrupt.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
@@ -22,9 +27,26 @@ static const char *to_terminal;             // NULL: nothing
 static struct sigaction outside[N_SIGNALS]; // dispositions before interrupt_begin
 static bool begun;
 
+// Milliseconds in which a signal may come again.
+enum { AT_ONCE = 1000 };
+
+static int64_t milliseconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static void on_interrupt(int number) {
-    __atomic_store_n(&asked, number, __ATOMIC_RELAXED);
-    int saved = errno;
+    static int64_t first; // when the last signal of another kind than Ctrl-C came
+    int saved = errno, before = __atomic_exchange_n(&asked, number, __ATOMIC_RELAXED);
+    if (number != SIGINT) {
+        int64_t now = milliseconds_now();
+        if (before != number) first = now;
+        if (now - first >= AT_ONCE) {
+            signal(number, SIG_DFL);
+            raise(number);
+        }
+    }
     if (terminal) tcsetattr(STDIN_FILENO, TCSANOW, terminal);
     if (to_terminal) interrupt_write(to_terminal);
     errno = saved;
@@ -36,13 +58,12 @@ void interrupt_write(const char *text) {
     if (write(STDOUT_FILENO, text, strlen(text)) < 0) return; // the terminal is gone
 }
 
-// The second signal finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
+// The second Ctrl-C finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
 // terminal that the first came in between goes on; stdio would drop the text and report a failure.
 
 // SIGINT is ignored in a background job of a shell, SIGHUP under nohup: then they stay ignored.
 void interrupt_begin(void) {
-    struct sigaction action = {.sa_handler = on_interrupt,
-                               .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+    struct sigaction action = {.sa_handler = on_interrupt};
     __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
     sigemptyset(&action.sa_mask);
     begun = true;
@@ -50,6 +71,7 @@ void interrupt_begin(void) {
         struct sigaction now;
         if (sigaction(SIGNALS[i], NULL, &now)) continue;
         if (now.sa_handler != on_interrupt) outside[i] = now;
+        action.sa_flags = (int)(SIGNALS[i] == SIGINT ? SA_RESETHAND | SA_RESTART : SA_RESTART);
         if (now.sa_handler != SIG_IGN) sigaction(SIGNALS[i], &action, NULL);
     }
 }
@@ -70,6 +92,20 @@ void interrupt_renew(void) {
 
 const int *interrupt_flag(void) {
     return &asked;
+}
+
+void interrupt_note(int number) {
+    on_interrupt(number);
+}
+
+// With a time limit: the kernel may give the signal to a thread of the device, and a read would go
+// on (SA_RESTART).
+bool interrupt_wait(int input) {
+    enum { MILLISECONDS = 100 };
+    struct pollfd waiting = {.fd = input, .events = POLLIN};
+    while (!interrupt_asked())
+        if (poll(&waiting, 1, MILLISECONDS) > 0) return true;
+    return false;
 }
 
 void interrupt_terminal(const struct termios *modes, const char *text) {

@@ -188,7 +188,7 @@ static void quoted(const JsonWriter *w, const char *bytes, size_t length) {
         uint32_t character = 0;
         size_t n = utf8_decode(bytes + i, length - i, &character);
         if (!n)
-            put(w, "\\ufffd", 6);
+            put(w, "\ufffd", 3);
         else if (c == '"' || c == '\\')
             put(w, (char[]){'\\', (char)c}, 2);
         else if (c == '\n')

@@ -5,6 +5,7 @@
 #include "commands/shared/prompt.h"
 
 #include "base/bytes.h"
+#include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 
 #include <errno.h>
@@ -82,21 +83,44 @@ TextLimit prompt_limit(const Session *s) {
     return (TextLimit){bytes < LIMIT_TEXT ? bytes : LIMIT_TEXT, context};
 }
 
-// Through stdio, since a terminal gives a line at a time. A last line without a newline counts.
+// What was read of standard input and is of no line yet: a terminal gives a line at a time, a pipe
+// several.
+static struct {
+    size_t at, end;
+    char bytes[4096];
+} input;
+
+// *more: there is something. False: exit code 4 or 130.
+static bool read_more(bool *more, Error *error) {
+    ssize_t got;
+    do {
+        if (!interrupt_wait(STDIN_FILENO))
+            return error_set(error, ERROR_INTERRUPTED, "interrupted");
+        got = read(STDIN_FILENO, input.bytes, sizeof input.bytes);
+    } while (got < 0 && (errno == EINTR || errno == EAGAIN));
+    if (got < 0) return cannot_read(STDIN_NAME, error);
+    *more = got > 0;
+    input.at = 0;
+    input.end = (size_t)got;
+    return true;
+}
+
+// A last line without a newline counts.
 bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *error) {
     line->length = 0;
     *ended = false;
-    for (int c; (c = getc(stdin)) != '\n';) {
-        if (c == EOF) {
-            if (ferror(stdin)) return cannot_read(STDIN_NAME, error);
+    for (bool more = true;;) {
+        if (input.at == input.end && !read_more(&more, error)) return false;
+        if (!more) {
             *ended = !line->length;
             return true;
         }
+        char c = input.bytes[input.at++];
+        if (c == '\n') return true;
         if (!grow(line, limit, STDIN_NAME, error)) return false;
-        line->bytes[line->length++] = (char)c;
+        line->bytes[line->length++] = c;
         if (!check_limit(line, limit, STDIN_NAME, error)) return false;
     }
-    return true;
 }
 
 bool text_read(Text *text, const Options *options, const TextLimit *limit, Error *error) {

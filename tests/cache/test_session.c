@@ -4,6 +4,7 @@
 #include "commands/cache/cache_file.h"
 #include "tests/support/program.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #define CHAT "chat|%s|--template|llama2|-q|-t|0|--max-tokens|9"
@@ -348,4 +349,70 @@ Test(session, is_kept_where_ctrl_c_ends_it) {
     test_run_free(&run);
     say_all(whole, "Lily had a cat\nThe dog ran\n", "");
     check_equal_files(path, whole);
+}
+
+// While the next message is waited for, in a pipe: SIGHUP comes twice at once, as from a terminal
+// and its shell. (A shell's background job ignores SIGINT.)
+Test(session, is_kept_where_a_signal_ends_it_between_two_lines) {
+    static const char *const SIGNALS[] = {"TERM", "HUP", "XCPU"};
+    char script[2000], *path = session_path(0, "signalled"), *whole = session_path(1, "one");
+    say(whole, "Lily had a cat", "");
+    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) {
+        unlink(path);
+        snprintf(script, sizeof script,
+                 "rm -f %s.in; mkfifo %s.in\n"
+                 "$RUN chat $MODEL --template llama2 -t 0 --max-tokens 9 --session %s "
+                 "<%s.in >/dev/null 2>%s.err &\n"
+                 "exec 3>%s.in; echo 'Lily had a cat' >&3\n"
+                 "until grep -q 'run: prompt' %s.err; do sleep 0.02; done; sleep 0.1\n"
+                 "kill -%s $!; kill -%s $!; wait $!; STATUS=$?; cat %s.err; exit $STATUS",
+                 path, path, path, path, path, path, path, SIGNALS[i], SIGNALS[i], path);
+        TestRun run = program_shell(script);
+        int number = i == 0 ? SIGTERM : i == 1 ? SIGHUP : SIGXCPU;
+        CHECK(run.status == 128 + number && strstr(run.out, "what was said before is kept"),
+              "%s: exit %d: %s%s", SIGNALS[i], run.status, run.out, run.err);
+        test_run_free(&run);
+        check_equal_files(path, whole);
+    }
+}
+
+Test(session, is_kept_where_a_signal_ends_it_at_the_line_editor) {
+    static const TypedKeys KEYS[] = {
+        {"\x1b[?2004h> ", "Lily had a cat\n"}, {"\x1b[?2004h> ", "x"}, {"x", NULL}};
+    static const int NUMBERS[] = {SIGTERM, SIGHUP, SIGXCPU};
+    char line[1000];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    char *path = session_path(0, "typed"), *whole = session_path(1, "said");
+    say(whole, "Lily had a cat", "");
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
+        unlink(path);
+        snprintf(line, sizeof line, CHAT "|--no-history|--session|%s", small_model(), path);
+        TestRun run = program_job(line, KEYS, 3, NUMBERS[i]);
+        CHECK(run.status == 128 + NUMBERS[i], "exit %d: %s", run.status, run.out);
+        test_run_free(&run);
+        check_equal_files(path, whole);
+    }
+}
+
+// Nothing is answered, so the exit code says so; what was said before stays.
+Test(session, a_message_of_i_that_does_not_fit_is_refused_in_every_way) {
+    static const char *const WAYS[] = {"shift", "stop"};
+    char *path = session_path(0, "unfit"), words[400] = "";
+    size_t size, after_size;
+    for (int i = 0; i < 30; i++)
+        strcat(words, " a cat");
+    for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) {
+        unlink(path);
+        say(path, "Lily had a cat", test_text("|-c|64|--context-overflow|%s", WAYS[i]));
+        char *before = test_read_file(path, &size);
+        TestRun run = program(CHAT "|-c|64|--context-overflow|%s|--session|%s|-i|%s", small_model(),
+                              WAYS[i], path, words);
+        check_refused(&run, ERROR_USAGE, "the message has");
+        char *after = test_read_file(path, &after_size);
+        CHECK(size == after_size && !memcmp(before, after, size), "%s: it was written", WAYS[i]);
+        free(before);
+        free(after);
+    }
 }

@@ -263,6 +263,27 @@ Test(conversation, the_oldest_exchanges_leave_a_full_context) {
     test_run_free(&r);
 }
 
+// Where the conversation is to be read from its beginning again it is not sent either, and nothing
+// is lost: a first message, and one behind a longer system message.
+Test(conversation, a_message_that_does_not_fit_is_never_the_end) {
+    char longer[200] = "/system Be", message[300] = "";
+    for (int i = 0; i < 90; i++) {
+        strcat(message, " so");
+        if (i < 36) strcat(longer, " so");
+    }
+    strcat(longer, "\n");
+    strcat(message, "\n");
+    const TypedKeys keys[] = {{"> ", message}, {"> ", "The dog\n"}, {"> ", longer},
+                              {"> ", "Tom\n"}, {"> ", "/undo\n"},   {"> ", "\x04"}};
+    TestRun r = chat_typed(small_model(), "|-c|80|--max-tokens|9|--context-overflow|stop", keys,
+                           COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK_INT(count_of(r.out, "it was not sent"), 2);
+    CHECK(strstr(r.out, "the message has, with the conversation before it, "), "%s", r.out);
+    CHECK(strstr(r.out, "the last message and its answer are forgotten"), "%s", r.out);
+    test_run_free(&r);
+}
+
 // What penalties count: generate, given the ids of the conversation, goes on with the same answer.
 // The first answer is cut off, so its last token is fed with the second message.
 Test(conversation, every_token_counts_once_for_penalties) {
