@@ -132,14 +132,12 @@ static void take_new_width(LineEditor *e) {
     el_wset(e->libedit, EL_REFRESH);
 }
 
-// False: the line ends here, by Ctrl-C.
+// False: the line ends here, by Ctrl-C or what ends the conversation.
 static bool handle_signals(LineEditor *e) {
     for (int i = 0; i < N_SIGNALS; i++) {
         if (!arrived[i]) continue;
         arrived[i] = 0;
-        int number = SIGNALS[i];
-        if (number == SIGTERM || number == SIGHUP || number == SIGXCPU) interrupt_note(number);
-        if (number == SIGINT || interrupt_ends())
+        if (SIGNALS[i] == SIGINT || interrupt_note(SIGNALS[i]))
             e->interrupted = true;
         else if (SIGNALS[i] == SIGWINCH)
             take_new_width(e);

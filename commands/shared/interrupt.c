@@ -94,8 +94,10 @@ const int *interrupt_flag(void) {
     return &asked;
 }
 
-void interrupt_note(int number) {
+bool interrupt_note(int number) {
+    if (number != SIGTERM && number != SIGHUP && number != SIGXCPU) return false;
     on_interrupt(number);
+    return true;
 }
 
 // With a time limit: the kernel may give the signal to a thread of the device, and a read would go

@@ -11,8 +11,8 @@ bool interrupt_asked(void);      // since interrupt_begin
 bool interrupt_ends(void);       // by a signal that ends a conversation too: not by Ctrl-C
 void interrupt_renew(void);      // interrupt_begin, but what ends a conversation stays asked
 const int *interrupt_flag(void); // not 0 where it was asked: ModelOptions.stop
-void interrupt_note(int number);  // as if that signal had come
-bool interrupt_wait(int input);   // until the descriptor can be read or has ended. False: asked
+bool interrupt_note(int number); // as if it had come now. False: none that ends a conversation
+bool interrupt_wait(int input);  // until the descriptor can be read or has ended. False: asked
 void interrupt_end(void);        // restores the dispositions
 void interrupt_raise(void);      // ends the program by that signal: exit status 130 for SIGINT
 // The first Ctrl-C sets the terminal of standard input to these modes and writes the text to
