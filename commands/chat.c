@@ -208,6 +208,7 @@ bool chat_command(const Options *options, Error *error) {
                  .pending = -1,
                  .color = wants_color(options),
                  .transcript = -1};
+    if (options->session) output_outlive_readers(); // what was said is kept then too
     bool good = open_editor(&chat, error) && (chat.opened = open_chat(&chat, &chat.options, error));
     if (good && once)
         good = answer_once(&chat, error);

@@ -35,6 +35,7 @@ bool error_is_terminal(void) {
 // errno of the first failed write, which stdio does not keep: state of this file, as stdout is one
 // for the process.
 static int first_failure;
+static bool outlives_readers;
 
 // A closed input is opened for writing and a closed output for reading: using it fails.
 bool output_guard(Error *error) {
@@ -48,15 +49,23 @@ bool output_guard(Error *error) {
     return !first_failure || error_set(error, ERROR_IO, "standard output: %s", strerror(EBADF));
 }
 
+// Also where the parent process, or this one, ignores SIGPIPE.
+static void end_quietly(void) {
+    signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+}
+
 // After each write: the first errno. EPIPE means that the reader has gone (as in `| head`): the
 // program ends quietly.
 static void keep_failure(bool failed) {
     if (first_failure || !(failed || ferror(stdout))) return;
     first_failure = errno ? errno : EIO;
-    if (first_failure != EPIPE) return;
-    // The parent process ignores SIGPIPE. End as if it did not.
-    signal(SIGPIPE, SIG_DFL);
-    raise(SIGPIPE);
+    if (first_failure == EPIPE && !outlives_readers) end_quietly();
+}
+
+void output_outlive_readers(void) {
+    outlives_readers = true;
+    signal(SIGPIPE, SIG_IGN);
 }
 
 void output_bytes(const void *bytes, size_t length) {
@@ -88,6 +97,7 @@ bool output_close(Error *error) {
     if (close(STDOUT_FILENO) && !first_failure)
         first_failure = errno; // a network disk may report a failed write here
     if (!first_failure) return true;
+    if (first_failure == EPIPE) end_quietly();
     return error_set(error, first_failure == ENOMEM ? ERROR_MEMORY : ERROR_IO,
                      "standard output: %s", strerror(first_failure));
 }

@@ -29,6 +29,10 @@ void output_print(const char *format, ...) __attribute__((format(printf, 1, 2)))
 void output_bytes(const void *bytes, size_t length);
 void output_flush(void);
 
+// From now on a closed pipe ends the program by SIGPIPE only at output_close, not at the write that
+// fails: there is something to keep.
+void output_outlive_readers(void);
+
 // False once a write has failed.
 bool output_good(void);
 // Flushes and closes. False if anything was lost: exit code 4, or 5 (no memory to format it).

@@ -376,6 +376,22 @@ Test(session, is_kept_where_a_signal_ends_it_between_two_lines) {
     }
 }
 
+// As in "| head -1": SIGPIPE ends the program once the conversation is kept.
+Test(session, is_kept_where_nobody_reads_any_more) {
+    char script[1000], *path = session_path(0, "unread");
+    snprintf(
+        script, sizeof script,
+        "{ echo 'Lily had a cat'; sleep 0.3; echo 'The dog ran'; sleep 0.3; echo 'And then'; } |"
+        "{ $RUN chat $MODEL --template llama2 -t 0 --max-tokens 9 --session %s 2>%s.err;"
+        " echo $? >%s.status; } | head -1; cat %s.err; exit $(cat %s.status)",
+        path, path, path, path, path);
+    TestRun run = program_shell(script);
+    CHECK(run.status == 128 + SIGPIPE && strstr(run.out, "the conversation is kept in"),
+          "exit %d: %s%s", run.status, run.out, run.err);
+    test_run_free(&run);
+    CHECK_INT(count_of(path, "Lily had a cat"), 1);
+}
+
 Test(session, is_kept_where_a_signal_ends_it_at_the_line_editor) {
     static const TypedKeys KEYS[] = {
         {"\x1b[?2004h> ", "Lily had a cat\n"}, {"\x1b[?2004h> ", "x"}, {"x", NULL}};
