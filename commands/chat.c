@@ -113,7 +113,6 @@ static bool answer_once(Chat *chat, Error *error) {
     if (good) text_note_encoding(&text, "the message", chat->session.options);
     good = good && conversation_answer(chat, (TextSpan){text.bytes, text.length}, &stop, error);
     text_free(&text);
-    interrupt_end();
     if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return good;
 }
@@ -139,9 +138,10 @@ static bool converse_in_lines(Chat *chat, Error *error) {
             good = conversation_answer(chat, (TextSpan){line.bytes, line.length}, &stop, error) &&
                    may_go_on(error);
     }
-    interrupt_end();
     text_free(&line);
-    return good;
+    if (!good || !chat->n_unsent) return good;
+    return error_set(error, ERROR_USAGE, "%zu message%s did not fit: not sent", chat->n_unsent,
+                     chat->n_unsent == 1 ? "" : "s");
 }
 
 // From a terminal. The second Ctrl-C in a row, with nothing typed, ends the conversation: exit code
@@ -180,7 +180,6 @@ static bool converse_typed(Chat *chat, Error *error) {
             good = conversation_answer(chat, (TextSpan){(const char *)message.bytes, message.size},
                                        &stop, error);
     }
-    interrupt_end();
     good = good && may_go_on(error);
     if (end == LINE_ENDED) fputc('\n', stderr);
     buffer_free(&message);
@@ -215,8 +214,10 @@ bool chat_command(const Options *options, Error *error) {
     else if (good)
         good = chat.typed ? converse_typed(&chat, error) : converse_in_lines(&chat, error);
     line_editor_close(chat.editor);
-    // Also after Ctrl-C or an error: what was said before is kept.
+    // Also after Ctrl-C or an error: what was said before is kept, whatever signal comes meanwhile.
+    if (chat.opened) interrupt_renew();
     if (chat.opened) good = chat_session_save(&chat, !good, error) && good;
+    interrupt_end();
     chat_session_close(chat.saved);
     limpid_sampler_close(chat.sampler);
     drafting_close(chat.drafting);

@@ -367,7 +367,7 @@ static const char COST_HELP[] =
     "`run cost presets` lists the models that need no file.\n"
     "      --seq N           tokens of a sequence (2048, or the model's context)\n"
     "      --batch N         sequences side by side (1)\n"
-    "      --type T          of the weights: f32 f16 bf16 q8_0 q4_0 .., but no mix\n"
+    "      --type T          of the weights: f32 f16 bf16 q8_0 q4_0 .., no mixes\n"
     "      --machine M       measured: this one (default); a100 h100 h200. Or\n"
     "      --ridge X         the FLOP per byte above which arithmetic is the limit\n"
     "      --savings         what the cache saves, and sharing keys and values\n"

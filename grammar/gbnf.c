@@ -1,6 +1,6 @@
 // GBNF: text -> tree. The format: https://github.com/ggml-org/llama.cpp, grammars/README.md.
 //
-//     rules       name ::= choice, up to the end of the line, or of a next one that begins with |
+//     rules       name ::= choice, up to the end of the line; a later line that begins with | goes on
 //     choice      sequence | sequence ..      a line may end behind |
 //     sequence    item item ..                in a group over any number of lines
 //     item        "text" [a-z] [^a-z] . name (choice), behind it * + ? {m} {m,} {m,n}

@@ -7,7 +7,8 @@
 //                                a new frame    -> a set of its own, and what it returns to
 //
 // Which locals a set takes depends on some frames below (mask.c), so a few are kept, and the set is
-// found again on others of them; but first all sets are found once.
+// found again on others of them; but first all sets are found once. Last, texts are begun, and the
+// masks on the way found: those ask on whole stacks.
 #include "grammar/masks.h"
 
 #include <stdlib.h>
@@ -146,8 +147,7 @@ static bool try_bytes(Search *s, uint32_t state) {
     return good;
 }
 
-// Then texts are begun, a byte of each class at a time, as long as a mask on the way asks for a
-// local that none did before: on whole stacks more is asked behind exits.
+// From a state all bytes are tried where its mask has asked for a local that none before asked for.
 static bool begin_texts(Search *s, uint32_t start) {
     Masks *k = s->masks;
     for (size_t i = 0; i < k->locals.count; i++)

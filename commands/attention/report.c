@@ -165,7 +165,7 @@ static Statistics attention_statistics(const HeadMatrix *matrix, size_t n) {
         if (!isnan(row.share)) s.share += row.share, several++;
         if (q && !isnan(row.first)) s.first += row.first, see_first++;
     }
-    s.share = several ? s.share / (double)several : 0;
+    s.share = several ? s.share / (double)several : NAN;
     s.first = see_first ? s.first / (double)see_first : NAN;
     return s;
 }
@@ -176,12 +176,18 @@ static int by_entropy(const void *a, const void *b) {
     return x->matrix < y->matrix ? -1 : 1;
 }
 
-static void print_statistics(const Statistics *s, const char *format, const char *of_first,
+// A mean over queries of which there may be none.
+static const char *mean_text(char text[24], const char *format, double mean, const char *none) {
+    snprintf(text, 24, format, mean);
+    return isnan(mean) ? none : text;
+}
+
+static void print_statistics(const Statistics *s, const char *format, const char *of_mean,
                              const char *none) {
-    char layer[16], head[16], first[24];
-    snprintf(first, sizeof first, of_first, s->first);
+    char layer[16], head[16], share[24], first[24];
     output_print(format, layer_name(layer, s->matrix->layer), head_name(head, s->matrix->head),
-                 s->entropy, s->share, s->largest, s->distance, isnan(s->first) ? none : first);
+                 s->entropy, mean_text(share, of_mean, s->share, none), s->largest, s->distance,
+                 mean_text(first, of_mean, s->first, none));
 }
 
 static void print_json_statistics(const Statistics *all, size_t count) {
@@ -212,13 +218,13 @@ bool attention_print_entropy(const AttentionReport *r, Error *error) {
         output_print("layer,head,entropy_bits,share_of_maximum,largest_weight,mean_distance,"
                      "first_token\n");
         for (size_t m = 0; m < r->n_matrices; m++)
-            print_statistics(&all[m], "%s,%s,%.6g,%.6g,%.6g,%.6g,%s\n", "%.6g", "nan");
+            print_statistics(&all[m], "%s,%s,%.6g,%s,%.6g,%.6g,%s\n", "%.6g", "nan");
     } else {
         qsort(all, r->n_matrices, sizeof *all, by_entropy);
         output_print("layer  head  entropy, bits  of maximum  largest weight  mean distance  "
                      "first token\n");
         for (size_t m = 0; m < r->n_matrices; m++)
-            print_statistics(&all[m], "%5s  %4s  %13.3f  %10.3f  %14.3f  %13.2f  %11s\n", "%.3f",
+            print_statistics(&all[m], "%5s  %4s  %13.3f  %10s  %14.3f  %13.2f  %11s\n", "%.3f",
                              "-");
     }
     free(all);

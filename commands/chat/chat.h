@@ -57,6 +57,7 @@ typedef struct Chat {
     int32_t pending; // the last token of an answer that was cut off: sampled, not yet in the cache
     bool begun;      // the cache holds the turns
     bool full;       // nothing more fits, and nothing is to leave
+    size_t n_unsent; // messages of a pipe that did not fit
     bool introduced; // format and seed have been printed
     uint64_t seed;
     bool color;

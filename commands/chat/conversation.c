@@ -185,7 +185,9 @@ static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     if (chat->typed || (chat->begun && !wants_answer(chat))) {
         note("the message has%s %zu tokens, the context of %d room for %d: %s", with,
              chat->ids.count, chat->session.model->options.context, room,
-             chat->typed ? WAYS_ON : "the conversation ends here");
+             !chat->typed    ? "the conversation ends here"
+             : chat->n_turns ? WAYS_ON
+                             : "it was not sent");
         chat->full = !chat->typed;
         return true;
     }
@@ -225,9 +227,10 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
     if (!leave_turns(chat, &left, left, chat->n_turns, message, context - answer, error))
         return false;
     *fits = chat->ids.count <= context;
-    if (!*fits && !chat->typed)
+    if (!*fits && wants_answer(chat))
         return session_check_room("the message", chat->ids.count, (int)context, error);
     if (!*fits) {
+        chat->n_unsent++;
         note("the message has %zu tokens, the context room for %zu: it was not sent",
              chat->ids.count, context);
         return true;

@@ -40,7 +40,7 @@ struct LineEditor {
     size_t most;                // bytes of the line
     struct termios before;      // of the terminal, before the editor
     sigset_t outside;           // signals blocked while no line is edited
-    bool interrupted, at_end;   // by Ctrl-C; the cursor is at the end of what was typed
+    bool interrupted, at_end;   // by a signal; the cursor is at the end of what was typed
     bool any_key;               // was typed for this line
     LineKeys keys;
 };

@@ -180,7 +180,9 @@ bool out_place_check(OutPlace *place, const Options *o, Error *error) {
     find_set(place);
     if (!inputs_find(&place->inputs, o, error)) return false;
     if (is_single(place)) return inputs_check(&file, o, error);
-    if (!o->force && !check_others(place, error)) return false; // before --force is named
+    Error problem = {0}; // before --force is named; whether it can be written is said below
+    if (!o->force && !check_others(place, &problem) && problem.code == ERROR_USAGE)
+        return error_copy(error, &problem);
     return output_directory_check(&place->set, error) && check_source(place, o->model, error) &&
            check_others(place, error);
 }

@@ -2,11 +2,11 @@
 // processor time, SIGXCPU. The first one is noted and seen between two steps of the work; the
 // second one of a kind ends the program at once.
 //
-//   begin                      first signal             second signal
+//   begin                      first Ctrl-C             second Ctrl-C
 //   handlers installed         flag set, default back   the default ends the program
 //
-// Of the others than Ctrl-C a second one that comes at once is the first one again: a terminal that
-// is closed sends SIGHUP, and so does its shell; timeout(1) sends its signal twice.
+// Of the other signals any within a second of the first is taken for the same: a terminal that is
+// closed sends SIGHUP, and so does its shell; timeout(1) sends its signal twice.
 #include "commands/shared/interrupt.h"
 
 #include <errno.h>
@@ -20,8 +20,9 @@
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 enum { N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS };
 
-// A global, since a signal handler takes no argument of ours; read by the threads of the device.
+// Globals, since a signal handler takes no argument of ours; read by the threads of the device.
 static int asked;                           // the signal
+static int64_t first;                       // when one came that is not Ctrl-C, ms; 0: none did
 static const struct termios *terminal;      // NULL: as it is
 static const char *to_terminal;             // NULL: nothing
 static struct sigaction outside[N_SIGNALS]; // dispositions before interrupt_begin
@@ -37,15 +38,18 @@ static int64_t milliseconds_now(void) {
 }
 
 static void on_interrupt(int number) {
-    static int64_t first; // when the last signal of another kind than Ctrl-C came
-    int saved = errno, before = __atomic_exchange_n(&asked, number, __ATOMIC_RELAXED);
-    if (number != SIGINT) {
-        int64_t now = milliseconds_now();
-        if (before != number) first = now;
-        if (now - first >= AT_ONCE) {
-            signal(number, SIG_DFL);
-            raise(number);
-        }
+    int saved = errno, none = 0;
+    int64_t now = milliseconds_now(), never = 0;
+    if (number == SIGINT) { // does not take the place of one that ends a conversation
+        __atomic_compare_exchange_n(&asked, &none, number, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    } else if (__atomic_compare_exchange_n(&first, &never, now, false, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED) ||
+               now - never < AT_ONCE) {
+        __atomic_store_n(&asked, number, __ATOMIC_RELAXED);
+    } else {
+        signal(number, SIG_DFL);
+        raise(number);
     }
     if (terminal) tcsetattr(STDIN_FILENO, TCSANOW, terminal);
     if (to_terminal) interrupt_write(to_terminal);
@@ -60,11 +64,10 @@ void interrupt_write(const char *text) {
 
 // The second Ctrl-C finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
 // terminal that the first came in between goes on; stdio would drop the text and report a failure.
-
+//
 // SIGINT is ignored in a background job of a shell, SIGHUP under nohup: then they stay ignored.
-void interrupt_begin(void) {
+static void install(void) {
     struct sigaction action = {.sa_handler = on_interrupt};
-    __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
     sigemptyset(&action.sa_mask);
     begun = true;
     for (int i = 0; i < N_SIGNALS; i++) {
@@ -76,6 +79,12 @@ void interrupt_begin(void) {
     }
 }
 
+void interrupt_begin(void) {
+    __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&first, 0, __ATOMIC_RELAXED);
+    install();
+}
+
 bool interrupt_asked(void) {
     return __atomic_load_n(&asked, __ATOMIC_RELAXED);
 }
@@ -85,9 +94,9 @@ bool interrupt_ends(void) {
 }
 
 void interrupt_renew(void) {
-    int number = __atomic_load_n(&asked, __ATOMIC_RELAXED);
-    interrupt_begin();
-    if (number && number != SIGINT) __atomic_store_n(&asked, number, __ATOMIC_RELAXED);
+    int ctrl_c = SIGINT;
+    __atomic_compare_exchange_n(&asked, &ctrl_c, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    install();
 }
 
 const int *interrupt_flag(void) {

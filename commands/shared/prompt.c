@@ -87,19 +87,22 @@ TextLimit prompt_limit(const Session *s) {
 // several.
 static struct {
     size_t at, end;
+    bool ended; // a terminal would go on
     char bytes[4096];
 } input;
 
 // *more: there is something. False: exit code 4 or 130.
 static bool read_more(bool *more, Error *error) {
-    ssize_t got;
+    ssize_t got = 0;
     do {
+        if (input.ended) break;
         if (!interrupt_wait(STDIN_FILENO))
             return error_set(error, ERROR_INTERRUPTED, "interrupted");
         got = read(STDIN_FILENO, input.bytes, sizeof input.bytes);
     } while (got < 0 && (errno == EINTR || errno == EAGAIN));
     if (got < 0) return cannot_read(STDIN_NAME, error);
     *more = got > 0;
+    input.ended = !*more;
     input.at = 0;
     input.end = (size_t)got;
     return true;

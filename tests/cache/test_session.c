@@ -364,8 +364,9 @@ Test(session, is_kept_where_a_signal_ends_it_between_two_lines) {
                  "$RUN chat $MODEL --template llama2 -t 0 --max-tokens 9 --session %s "
                  "<%s.in >/dev/null 2>%s.err &\n"
                  "exec 3>%s.in; echo 'Lily had a cat' >&3\n"
-                 "until grep -q 'run: prompt' %s.err; do sleep 0.02; done; sleep 0.1\n"
-                 "kill -%s $!; kill -%s $!; wait $!; STATUS=$?; cat %s.err; exit $STATUS",
+                 "until grep -q 'run: prompt' %s.err; do kill -0 $! || break; sleep 0.02; done\n"
+                 "sleep 0.1; kill -%s $!; sleep 0.001; kill -%s $!; wait $!; STATUS=$?; cat "
+                 "%s.err; exit $STATUS",
                  path, path, path, path, path, path, path, SIGNALS[i], SIGNALS[i], path);
         TestRun run = program_shell(script);
         int number = i == 0 ? SIGTERM : i == 1 ? SIGHUP : SIGXCPU;
@@ -410,6 +411,23 @@ Test(session, is_kept_where_a_signal_ends_it_at_the_line_editor) {
         test_run_free(&run);
         check_equal_files(path, whole);
     }
+}
+
+// In a pipe the other messages are answered, and the exit code tells.
+Test(session, messages_of_a_pipe_that_do_not_fit_are_told_by_the_exit_code) {
+    char line[1000], lines[700] = "Lily had a cat\n", *path = session_path(0, "some");
+    for (int i = 0; i < 60; i++)
+        strcat(lines, " a cat");
+    strcat(lines, "\nThe dog ran\n");
+    snprintf(line, sizeof line, CHAT "|-c|64|--context-overflow|shift|--session|%s", small_model(),
+             path);
+    TestRun run = program_input(line, lines, strlen(lines));
+    CHECK(run.status == ERROR_USAGE && strstr(run.err, "1 message did not fit: not sent"),
+          "exit %d: %s", run.status, run.err);
+    test_run_free(&run);
+    CHECK_INT(count_of(path, "Lily had a cat"), 1);
+    CHECK_INT(count_of(path, "The dog ran"), 1);
+    CHECK_INT(count_of(path, "a cat a cat"), 0);
 }
 
 // Nothing is answered, so the exit code says so; what was said before stays.

@@ -83,7 +83,8 @@ Test(signals, end_the_work_at_any_moment) {
                 end_at_random(lines[i], ENDS[n], &random);
 }
 
-// Reads the child's output until `after` is in it, then to its end once the signal is sent.
+// Reads the child's output until `after` is in it, then to its end once the signal is sent, and
+// `number` / 256 behind it.
 static char *output_around(Child *child, const char *after, int number) {
     enum { MOST = 1 << 20 };
     char *text = calloc(1, MOST);
@@ -92,7 +93,8 @@ static char *output_around(Child *child, const char *after, int number) {
     for (ssize_t got; (got = read(child->out, text + size, MOST - 1 - size)) > 0;) {
         size += (size_t)got;
         if (sent || !strstr(text, after)) continue;
-        kill(child->pid, number);
+        kill(child->pid, number % 256);
+        if (number / 256) kill(child->pid, number / 256);
         sent = true;
     }
     CHECK(sent, "no \"%s\": %s", after, text);
@@ -121,12 +123,15 @@ Test(signals, end_a_conversation_from_a_pipe_with_the_answer) {
                                 "1",          NULL};
     const char *lines = test_temporary("lines");
     test_write_file(lines, "a b a\nb a\n", 10);
-    Child child = start(argv, lines, true);
-    char *text = output_around(&child, "ab", SIGTERM);
-    CHECK_INT(status_of(&child), 128 + SIGTERM);
-    const char *first = strstr(text, "run: prompt ");
-    CHECK(first && !strstr(first + 1, "run: prompt "), "%s", text);
-    free(text);
+    // Ctrl-C, which would end the answer alone, changes nothing.
+    for (int behind = 0; behind <= SIGINT; behind += SIGINT) {
+        Child child = start(argv, lines, true);
+        char *text = output_around(&child, "ab", SIGTERM + 256 * behind);
+        CHECK_INT(status_of(&child), 128 + SIGTERM);
+        const char *first = strstr(text, "run: prompt ");
+        CHECK(first && !strstr(first + 1, "run: prompt "), "%s", text);
+        free(text);
+    }
 }
 
 // nohup: what is ignored stays so.
