@@ -6,8 +6,12 @@
 #include "commands/shared/output.h"
 #include "commands/shared/recording.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool prompt_cache_check(const Options *o, Error *error) {
@@ -69,12 +73,21 @@ static bool open_output(PromptCache *c, Error *error) {
         c->out.force && problem.code == ERROR_IO ? " (--cache-read-only uses what is there)" : "");
 }
 
+// `chat --session` locks its file, which is empty at first.
+static bool check_unlocked(const Options *o, Error *error) {
+    int file = open(o->cache, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool taken = file >= 0 && flock(file, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    if (file >= 0) close(file);
+    return !taken || error_set(error, ERROR_IO, "%s: another run has it open", o->cache);
+}
+
 bool prompt_cache_open(PromptCache **out, const Options *o, Error *error) {
     if (!o->cache) return true;
     PromptCache *c = *out = calloc(1, sizeof *c);
     if (!c) return error_set(error, ERROR_MEMORY, "no memory for --cache");
     c->options = o;
-    if (!cache_file_is_one(o->cache, &c->is_there, error)) return false;
+    if (!check_unlocked(o, error) || !cache_file_is_one(o->cache, &c->is_there, error))
+        return false;
     if (!o->cache_read_only && !open_output(c, error)) return false;
     if (c->is_there) return open_file(c, error);
     if (!o->cache_read_only) return true;
@@ -156,6 +169,10 @@ bool prompt_cache_restore(PromptCache *c, const Session *s, const IdList *prompt
 bool prompt_cache_save(PromptCache *c, Error *error) {
     if (!c || c->options->cache_read_only || c->holds_all) return true;
     Error problem = {0};
+    struct stat now;
+    // What was empty at first is no file of ours any more.
+    if (!c->is_there && !c->options->force && !stat(c->options->cache, &now) && now.st_size)
+        c->out.force = false;
     bool good = cache_file_write(&c->out,
                                  &(CacheContent){.key = &c->key,
                                                  .ids = c->prompt->ids,

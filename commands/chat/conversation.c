@@ -189,6 +189,7 @@ static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
              : chat->n_turns ? WAYS_ON
                              : "it was not sent");
         chat->full = !chat->typed;
+        chat->n_unsent += !chat->typed;
         return true;
     }
     if (!chat->begun && !*with)
@@ -230,7 +231,7 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
     if (!*fits && wants_answer(chat))
         return session_check_room("the message", chat->ids.count, (int)context, error);
     if (!*fits) {
-        chat->n_unsent++;
+        chat->n_unsent += !chat->typed;
         note("the message has %zu tokens, the context room for %zu: it was not sent",
              chat->ids.count, context);
         return true;

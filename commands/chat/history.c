@@ -46,7 +46,8 @@ static void lock(int file) {
         nanosleep(&pause, NULL);
 }
 
-// The last READ_BYTES from the beginning of a line, malloced, with their number; NULL: nothing.
+// The last READ_BYTES from the beginning of a line, malloced, with their number: 0 where the last
+// line is longer. NULL: nothing.
 static char *read_end(int file, size_t *size) {
     struct stat state;
     if (fstat(file, &state)) return NULL;
@@ -58,7 +59,8 @@ static char *read_end(int file, size_t *size) {
         free(bytes);
         return NULL;
     }
-    char *newline = from ? memchr(bytes, '\n', *size) : NULL;
+    char *newline = from ? memchr(bytes, '\n', *size - 1) : NULL; // not that of the last line
+    if (from && !newline) *size = 0;
     if (newline) {
         *size -= (size_t)(newline + 1 - bytes);
         memmove(bytes, newline + 1, *size);
@@ -85,7 +87,7 @@ void history_load(const char *path, void (*each)(void *context, const char *text
     lock(file); // another chat appends before the cut or behind it
     char *bytes = read_end(file, &size);
     struct stat state;
-    bool cut = bytes && !fstat(file, &state) && state.st_size > FILE_BYTES;
+    bool cut = bytes && size && !fstat(file, &state) && state.st_size > FILE_BYTES;
     // Where that fails some messages are there twice.
     if (cut && write_whole(file, bytes, size) && ftruncate(file, (off_t)size)) errno = 0;
     close(file);

@@ -53,10 +53,11 @@ static bool lock_file(ChatSession *s, const char *path, Error *error) {
         if (s->lock < 0) return error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
         // A file system without locks is as good.
         bool taken = flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-        if (taken) return error_set(error, ERROR_IO, "%s: another run has it open", path);
-        if (!fstat(s->lock, &mine) && !stat(path, &named) && mine.st_ino == named.st_ino &&
-            mine.st_dev == named.st_dev)
-            return true;
+        if (taken) {
+            s->is_new = false; // that run keeps it, or not
+            return error_set(error, ERROR_IO, "%s: another run has it open", path);
+        }
+        if (!fstat(s->lock, &mine) && !stat(path, &named) && same_file(&mine, &named)) return true;
         close(s->lock);
         s->lock = -1;
     }
@@ -278,8 +279,12 @@ bool chat_session_save(Chat *chat, bool failed, Error *error) {
 void chat_session_close(ChatSession *s) {
     if (!s) return;
     cache_file_close(&s->file);
-    // While it is locked. An empty file says nothing that its absence does not.
-    if (s->is_new) unlink(s->out.path);
+    // While it is locked, and is what the name leads to. An empty file says nothing that its
+    // absence does not.
+    struct stat mine, named;
+    if (s->is_new && !fstat(s->lock, &mine) && !stat(s->out.path, &named) &&
+        same_file(&mine, &named))
+        unlink(s->out.path);
     if (s->lock >= 0) close(s->lock);
     file_set_free(&s->inputs);
     free(s);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,16 +35,21 @@ static bool make_room(LineReader *r, Error *error) {
 
 static bool fill(LineReader *r, Error *error) {
     if (!make_room(r, error)) return false;
-    // A device like /dev/zero is read without a pause, in which a signal would show as EINTR.
     ssize_t got = -1;
     do {
-        if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
+        if (!interrupt_wait(r->file)) return error_set(error, ERROR_INTERRUPTED, "interrupted");
         got = read(r->file, r->bytes + r->to, r->room - r->to);
     } while (got < 0 && errno == EINTR);
     if (got < 0) return error_set(error, ERROR_IO, "%s: %s", r->path, strerror(errno));
     r->at_end = !got;
     r->to += (size_t)got;
     return true;
+}
+
+bool line_is_near(const LineReader *r) {
+    struct pollfd input = {.fd = r->file, .events = POLLIN};
+    return r->at_end || (r->bytes && memchr(r->bytes + r->from, '\n', r->to - r->from)) ||
+           poll(&input, 1, 0) > 0;
 }
 
 // Passes over what is left of a line that is too long. False: it does not seem to end.

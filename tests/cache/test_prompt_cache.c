@@ -163,6 +163,25 @@ Test(prompt_cache, is_never_put_in_place_of_a_conversation) {
     check_kept(path, "|--force", ERROR_FILE, "holds a conversation of chat --session");
 }
 
+// Nor of one whose file is empty as yet.
+Test(prompt_cache, is_never_put_in_place_of_a_conversation_that_goes_on) {
+    char script[1500], *path = strdup(cache_path("begun.chat"));
+    snprintf(script, sizeof script,
+             "F=%s; rm -f $F $F.in; mkfifo $F.in\n"
+             "$RUN chat $MODEL --template llama2 -q -t 0 --max-tokens 4 --session $F <$F.in &\n"
+             "exec 3>$F.in\n"
+             "until [ -e $F ]; do kill -0 $! || break; sleep 0.02; done; sleep 0.1\n"
+             "$RUN generate $MODEL -i a -n 4 -q --cache $F; STATUS=$?\n"
+             "echo a b >&3; exec 3>&-; wait $!; exit $STATUS",
+             path);
+    TestRun run = program_shell(script);
+    CHECK(run.status == ERROR_IO && strstr(run.err, "another run has it open"), "exit %d: %s",
+          run.status, run.err);
+    test_run_free(&run);
+    check_kept(path, "", ERROR_FILE, "holds a conversation of chat --session");
+    free(path);
+}
+
 // In its header and in its last part, of which the second is found when the model is open.
 Test(prompt_cache, that_is_damaged_begins_anew_with_force) {
     for (int i = 0; i < 3; i++) {

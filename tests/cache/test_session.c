@@ -428,6 +428,15 @@ Test(session, messages_of_a_pipe_that_do_not_fit_are_told_by_the_exit_code) {
     CHECK_INT(count_of(path, "Lily had a cat"), 1);
     CHECK_INT(count_of(path, "The dog ran"), 1);
     CHECK_INT(count_of(path, "a cat a cat"), 0);
+    unlink(path);
+    snprintf(line, sizeof line, CHAT "|-c|64|--context-overflow|stop|--session|%s", small_model(),
+             path);
+    run = program_input(line, lines, strlen(lines));
+    CHECK(run.status == ERROR_USAGE && strstr(run.err, "the conversation ends here") &&
+              strstr(run.err, "1 message did not fit: not sent"),
+          "exit %d: %s", run.status, run.err);
+    test_run_free(&run);
+    CHECK_INT(count_of(path, "Lily had a cat"), 1);
 }
 
 // Nothing is answered, so the exit code says so; what was said before stays.

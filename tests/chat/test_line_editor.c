@@ -143,6 +143,29 @@ Test(line_editor, the_history_is_there_in_the_next_session_for_its_owner_alone) 
     free(history);
 }
 
+// A file over a megabyte is cut to its last part, but not where that is inside one long message.
+Test(line_editor, a_history_with_a_long_last_message_is_kept) {
+    enum { SIZE = 1200000, LAST = 300000 };
+    static const TypedKeys KEYS[] = {{MARK "> ", "\x04"}};
+    need_editor();
+    const char *path = use_history("longest");
+    TestRun first = chat_typed("", (TypedKeys[]){{MARK "> ", "one\n"}, {MARK "> ", "\x04"}}, 2);
+    test_run_free(&first);
+    char *text = malloc(SIZE);
+    for (int i = 0; i < SIZE; i++)
+        text[i] = (i + 1) % 100 && i != SIZE - 1 ? 'a' : '\n';
+    memset(text + SIZE - 1 - LAST, 'b', LAST);
+    test_write_file(path, text, SIZE);
+    TestRun r = chat_typed("", KEYS, 1);
+    CHECK_INT(r.status, 0);
+    size_t size = 0;
+    char *history = test_read_file(path, &size);
+    CHECK(size == SIZE && !memcmp(history, text, SIZE), "%zu bytes", size);
+    test_run_free(&r);
+    free(history);
+    free(text);
+}
+
 // Also when it was the first one, and whatever is in front of it or is escaped in it.
 Test(line_editor, a_message_said_again_is_in_the_history_once) {
     static const char *const SAID[] = {"a",    "a", "xa", "a",     "a",     "b\nb",

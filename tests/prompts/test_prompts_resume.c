@@ -164,6 +164,28 @@ Test(prompts_resume, ctrl_c_keeps_what_is_answered) {
     free(f.wanted);
 }
 
+// A pipe gives its next line when it has an answer: nothing waits for more lines, and a signal ends
+// the waiting.
+Test(prompts_resume, a_pipe_that_waits_is_answered_and_ended_by_a_signal) {
+    static const int SIGNALS[] = {SIGTERM, SIGHUP};
+    Files f = files_open(PROMPTS);
+    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) {
+        char script[2000];
+        snprintf(script, sizeof script,
+                 "O=%s; rm -f $O $O.in; mkfifo $O.in\n"
+                 "$RUN generate $MODEL --prompts - --out $O -q <$O.in &\n"
+                 "exec 3>$O.in; echo '{\"id\":\"a\",\"prompt\":\"a\",\"max_tokens\":2}' >&3\n"
+                 "for T in $(seq 500); do grep -q '\"id\":\"a\"' $O && break; sleep 0.02; done\n"
+                 "grep -c '\"id\":\"a\"' $O; kill -%d $!; wait $!",
+                 f.out, SIGNALS[i]);
+        TestRun run = program_shell(script);
+        CHECK(run.status == 128 + SIGNALS[i] && !strcmp(run.out, "1\n"), "exit %d: %s%s",
+              run.status, run.out, run.err);
+        test_run_free(&run);
+    }
+    free(f.wanted);
+}
+
 // ---- what is refused ----
 
 static void check_kept(const Files *f, const char *options, int status, const char *because) {
