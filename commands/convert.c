@@ -88,7 +88,7 @@ static bool convert_tensors(Conversion *c, Error *error) {
 // ---- the containers ----
 
 // The vocabulary of the output: the model's own, else its tokenizer's. If that cannot be exported,
-// a note says so and the output has none.
+// it is an error where -z named it; else a note says so and the output has none.
 static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error *error) {
     const Vocabulary *inside = checkpoint_vocabulary(s->checkpoint);
     *v = *inside;
@@ -105,33 +105,48 @@ static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error
         return true;
     }
     if (cause.code == ERROR_MEMORY) return error_copy(error, &cause);
+    if (cause.code && s->options->tokenizer) {
+        error_copy(error, &cause);
+        return error_prefix(error, s->options->tokenizer);
+    }
     *v = VOCABULARY_ABSENT;
     if (cause.code) problem = cause.message;
     if (!s->options->quiet) note("the tokenizer is left out: %s", problem);
     return true;
 }
 
-// general.name of the output: the model's own name, else the last part of its path.
-static void find_name(char out[128], const Session *s) {
+static bool is_utf8(TextSpan text) {
+    uint32_t c;
+    for (size_t i = 0, n; i < text.length; i += n)
+        if (!(n = utf8_decode(text.text + i, text.length - i, &c))) return false;
+    return true;
+}
+
+// general.name of the output: the model's own name, else the last part of its path; bytes that are
+// no UTF-8, as no GGUF may have them, are escaped into `escaped`.
+static TextSpan find_name(char escaped[128], const Session *s) {
     const char *path = checkpoint_path(s->checkpoint);
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin && path[begin - 1] != '/')
-        begin--;
-    if (s->config->name[0])
-        snprintf(out, 128, "%s", s->config->name);
-    else
-        escape_bytes(out, 128, path + begin, end - begin);
+    TextSpan name = checkpoint_name(s->checkpoint);
+    if (!name.length) {
+        size_t end = strlen(path);
+        while (end > 1 && path[end - 1] == '/')
+            end--;
+        size_t begin = end;
+        while (begin && path[begin - 1] != '/')
+            begin--;
+        name = (TextSpan){path + begin, end - begin};
+    }
+    if (is_utf8(name)) return name;
+    escape_bytes(escaped, 128, name.text, name.length);
+    return (TextSpan){escaped, strlen(escaped)};
 }
 
 // A GGUF is one file: the vocabulary is among its keys.
 static bool open_gguf(Conversion *c, const Vocabulary *vocabulary, Error *error) {
     GgufKeys keys = {0};
     OutputFile place;
-    char name[128];
-    find_name(name, c->session);
+    char escaped[128];
+    TextSpan name = find_name(escaped, c->session);
     if (gguf_put_model(&keys, &c->out, vocabulary, name, error) &&
         out_place_tensors(&c->place, &place, error))
         c->file = gguf_writer_open(&place, &keys, c->out.tensors, c->out.n, error);
@@ -164,8 +179,16 @@ static bool open_bin(Conversion *c, Error *error) {
     OutputFile place;
     if (!out_place_tensors(&c->place, &place, error)) return false;
     c->file = llama2c_writer_open(&place, &c->out, c->types.version, error);
-    if (c->file && !c->session->options->quiet)
-        note("a .bin has no tokenizer: give one with -z, or keep tokenizer.bin beside it");
+    if (!c->file || c->session->options->quiet) return c->file;
+    note("a .bin has no tokenizer: give one with -z, or keep tokenizer.bin beside it");
+    const Config *config = c->session->config;
+    bool usual = config->bos_id < 0 || config->bos_id == 1;
+    for (int i = 0; i < config->n_eos_ids; i++)
+        usual = usual && (config->eos_ids[i] == 1 || config->eos_ids[i] == 2);
+    if (!usual)
+        note(
+            "a .bin begins texts with token 1 and ends them at 1 and 2, which are others here: its "
+            "texts end elsewhere");
     return c->file;
 }
 
@@ -234,8 +257,9 @@ static bool run(Conversion *c, Error *error) {
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
     if (!types_check(&c->types, error)) return false;
     if (!o->quiet) {
-        char name[128];
-        find_name(name, c->session);
+        char escaped[128], name[128];
+        TextSpan own = find_name(escaped, c->session);
+        escape_bytes(name, sizeof name, own.text, own.length);
         bool is_own = builtin_is_meant(checkpoint_path(c->session->checkpoint));
         types_tell(&c->out, c->place.kind, is_own ? NULL : name);
         tell_window(c);

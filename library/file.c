@@ -123,6 +123,8 @@ static bool open_tokenizer(limpid_model *m, const char *path, Error *error) {
     int vocab_size = m->config->vocab_size;
     if (path) {
         if (!own_tokenizer_open(&m->own, path, vocab_size, error)) return false;
+    } else if (m->in_memory && !checkpoint_vocabulary(m->checkpoint)->model) {
+        error_set(&m->no_tokenizer, ERROR_FILE, "the bytes have no vocabulary: give a tokenizer");
     } else {
         m->own.tokenizer = open_tokenizer_of(m->checkpoint, &m->no_tokenizer);
         ErrorCode code = m->no_tokenizer.code;
@@ -189,6 +191,7 @@ limpid_model *limpid_open_memory(const void *bytes, size_t size, const char *tok
     Error cause = {0};
     limpid_model *m = library_given(bytes, "bytes", NULL, &cause) ? model_new(&cause) : NULL;
     bool opened = m && checkpoint_open_memory(&m->checkpoint, "memory", bytes, size, &cause);
+    if (m) m->in_memory = true;
     return complete(m, opened, tokenizer, &cause, error);
 }
 

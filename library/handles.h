@@ -27,6 +27,7 @@ struct limpid_model {
     const Config *config; // of the checkpoint
     OwnTokenizer own;     // own.tokenizer NULL: there is none, and no_tokenizer says why
     Error no_tokenizer;
+    bool in_memory;    // no path of it leads anywhere
     int32_t stops[64]; // ids that end a text
     size_t n_stops;
 };

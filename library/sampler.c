@@ -56,8 +56,9 @@ static bool check_lists(const limpid_sampling *s, Error *error) {
         !check_list("numbers", s->numbers, s->n_numbers, most_numbers, error))
         return false;
     for (size_t i = 0; i < s->n_dry_breakers; i++)
-        if (!s->dry_breakers[i])
-            return error_set(error, ERROR_USAGE, "dry_breakers: number %zu is NULL", i);
+        if (!s->dry_breakers[i] || !*s->dry_breakers[i])
+            return error_set(error, ERROR_USAGE, "dry_breakers: number %zu is %s", i,
+                             s->dry_breakers[i] ? "empty" : "NULL");
     for (size_t i = 0; i < s->n_numbers; i++)
         if (!(s->numbers[i] >= 0.0f && s->numbers[i] < 1.0f))
             return error_set(error, ERROR_USAGE, "numbers: got %g, wanted 0 to below 1",

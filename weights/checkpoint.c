@@ -222,6 +222,10 @@ const Vocabulary *checkpoint_vocabulary(const Checkpoint *c) {
 const GenerationDefaults *checkpoint_generation(const Checkpoint *c) {
     return &c->generation;
 }
+TextSpan checkpoint_name(const Checkpoint *checkpoint) {
+    return checkpoint->name;
+}
+
 const TextSpan *checkpoint_about(const Checkpoint *c) {
     return c->about;
 }

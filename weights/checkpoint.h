@@ -110,6 +110,7 @@ const Vocabulary *
 checkpoint_vocabulary(const Checkpoint *checkpoint); // model == NULL: none inside,
                                                      // but maybe chat_template
 const GenerationDefaults *checkpoint_generation(const Checkpoint *checkpoint);
+TextSpan checkpoint_name(const Checkpoint *checkpoint); // general.name of a GGUF; length 0: none
 const TextSpan *checkpoint_about(const Checkpoint *checkpoint); // (ABOUT_KEYS); length 0: nothing
 const TensorPlan *checkpoint_tensors(const Checkpoint *checkpoint, size_t *count);
 const char *checkpoint_path(const Checkpoint *checkpoint); // as given to checkpoint_open

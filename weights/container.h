@@ -41,6 +41,7 @@ struct Checkpoint {
     Weights weights;
     Vocabulary vocabulary;         // ids initialised to -1, model == NULL
     GenerationDefaults generation; // initialised to "not given"
+    TextSpan name;                 // general.name of a GGUF, as it is there
     TextSpan about[ABOUT_KEYS];    // in the arena, or in what is loaded of the file
 };
 

@@ -46,6 +46,16 @@ static bool read_version(TypesWanted *wanted, const Options *o, Error *error) {
     return true;
 }
 
+// The groups of a .bin are made without weights.
+static bool rounds_to_blocks(const TypesWanted *wanted, OutKind kind) {
+    const OutgoingType *type = &wanted->type;
+    bool rounds = (type->given && !dtype_is_float(type->dtype)) ||
+                  (type->head_given && !dtype_is_float(type->head));
+    for (size_t i = 0; i < type->n_choices; i++)
+        rounds = rounds || !dtype_is_float(type->choices[i].dtype);
+    return rounds && kind != OUT_BIN;
+}
+
 bool types_read(TypesWanted *wanted, const Options *o, OutKind kind, Error *error) {
     static const DType MIXES[] = {DTYPE_Q4_K, DTYPE_Q5_K}; // q4_k_m, q5_k_m
     bool mixed = o->type >= N_OPTION_DTYPES;
@@ -59,6 +69,10 @@ bool types_read(TypesWanted *wanted, const Options *o, OutKind kind, Error *erro
     };
     for (int i = 0; i < o->tensor_types.count; i++)
         if (!read_choice(wanted, o->tensor_types.texts[i], error)) return false;
+    if (o->importance && !rounds_to_blocks(wanted, kind))
+        return error_set(
+            error, ERROR_USAGE,
+            "--importance weighs the errors of quantised types, and none is asked for");
     if (kind == OUT_BIN) return read_version(wanted, o, error);
     return !option_given(o, OPTION_BIN) ||
            error_set(error, ERROR_USAGE, "--bin-version: the output is no .bin");

@@ -2,6 +2,8 @@
 // logits, and a refusal where the format cannot say what the model does.
 #include "base/error.h"
 #include "tests/support/files/conversions.h"
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/hf_directory.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
 #include "tests/support/same_bits.h"
@@ -113,6 +115,38 @@ Test(convert_bin, version_2_has_int8_groups) {
     free(bin);
 }
 
+// A scale below the normal numbers is zero: what it divides would not fit an int8.
+Test(convert_bin, version_2_of_subnormal_numbers_is_zero) {
+    BinShape shape = bin_shape_blocks();
+    size_t size;
+    char *bytes = bin_bytes(&size, &shape, 1);
+    static const float TINY[] = {2e-43f, -2e-43f, 1.5e-43f, 1e-39f};
+    for (size_t at = bin_start(&shape); at + 4 <= size; at += 4)
+        memcpy(bytes + at, &TINY[at / 4 % 4], 4);
+    char *bin = strdup(test_temporary("subnormal.bin"));
+    test_write_file(bin, bytes, size);
+    convert("%s|%s|--type|q8_0|--force", bin, test_temporary("subnormal2.bin"));
+    Checkpoint *two = open_converted(test_temporary("subnormal2.bin"));
+    const Matrix *x = &checkpoint_weights(two)->layers[1].w_down;
+    float row[96];
+    matrix_row(row, x, 0);
+    for (int i = 0; i < 96; i++)
+        CHECK(row[i] == 0, "%g", (double)row[i]);
+    checkpoint_close(two);
+    free(bytes);
+    free(bin);
+}
+
+// run.c and its like begin with token 1 and end at 1 and 2.
+Test(convert_bin, says_that_texts_end_elsewhere) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_u32(file, "tokenizer.ggml.eos_token_id", 5);
+    const char *from = conversion_gguf("ends.gguf", file), *to = test_temporary("ends.bin");
+    TestRun r = program("convert|%s|%s", from, to);
+    CHECK(!r.status && strstr(r.err, "a .bin begins texts with token 1"), "%d %s", r.status, r.err);
+    test_run_free(&r);
+}
+
 Test(convert_bin, what_the_format_cannot_say_is_refused) {
     char *tiny = strdup(conversion_tiny("tiny.gguf"));
     const char *to = test_temporary("no.bin");
@@ -129,6 +163,12 @@ Test(convert_bin, what_the_format_cannot_say_is_refused) {
     gguf_set_f32(file, "llama.rope.freq_base", 50000);
     check_no_conversion("%s|%s", conversion_gguf("theta.gguf", file), to, ERROR_FILE,
                         "theta 50000");
+    char *gelu = strdup(hf_tiny_model("gelu", true));
+    hf_patch(gelu, "config.json", "silu", "gelu");
+    check_no_conversion("%s|%s", gelu, to, ERROR_FILE, "another activation");
+    check_no_conversion("%s|%s|--type|q8_0|--importance|LICENSE", bin, to, ERROR_USAGE,
+                        "--importance weighs");
+    free(gelu);
     CHECK(!exists(to), "left behind");
     free(tiny);
     free(bin);

@@ -10,6 +10,8 @@
 #include "tests/support/same_bits.h"
 #include "weights/checkpoint.h"
 
+#include <sys/stat.h>
+
 // ---- what a container cannot say ----
 
 static void check_model(void (*corrupt)(GgufFile *file), const char *to, const char *because) {
@@ -134,13 +136,31 @@ Test(convert_metadata, a_second_rope_without_windows_is_refused) {
     free(to);
 }
 
+// A tokenizer that was asked for and cannot be written is no note.
+Test(convert_metadata, a_tokenizer_of_z_that_cannot_go_along_is_an_error) {
+    static const char RANKS[] =
+        "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+        "\"trim_offsets\":true,\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}";
+    BinShape shape = bin_shape_blocks();
+    char *bin = strdup(conversion_bin("ranks.bin", &shape));
+    const char *directory = test_temporary("ranks");
+    CHECK_INT(mkdir(directory, 0700), 0);
+    hf_write(directory, "tokenizer.json", RANKS);
+    check_no_conversion(test_text("%%s|%%s|-z|%s", directory), bin, test_temporary("ranks.gguf"),
+                        ERROR_FILE, "token ranks instead of merges");
+    free(bin);
+}
+
 // ---- what goes along ----
 
 Test(convert_metadata, template_names_and_ids_go_along) {
     static const char TEMPLATE[] = "{% for m in messages %}\n<|im_start|>{{ m }}";
     GgufFile *file = gguf_tiny_llama();
     gguf_set_text(file, "tokenizer.chat_template", TEMPLATE);
-    gguf_set_text(file, "general.name", "a small one");
+    gguf_set_text(file, "general.name",
+                  "Gr\xc3\xb6\xc3\x9f"
+                  "e \xe4\xbd\xa0");
     gguf_set_text(file, "general.license", "mit");
     static const int32_t TYPES[] = {2, 3, 3, 1, 1, 1, 1, 4};
     gguf_set_array(file, "tokenizer.ggml.token_type", GGUF_I32, TYPES, 8);
@@ -168,7 +188,12 @@ Test(convert_metadata, template_names_and_ids_go_along) {
     checkpoint_close(b);
     convert("%s|%s|--force", from, back);
     a = open_converted(back);
-    CHECK_STRING(checkpoint_config(a)->name, "a small one");
+    TextSpan name = checkpoint_name(a);
+    CHECK(name.length == 11 && !memcmp(name.text,
+                                       "Gr\xc3\xb6\xc3\x9f"
+                                       "e \xe4\xbd\xa0",
+                                       11),
+          "%.*s", (int)name.length, name.text);
     checkpoint_close(a);
     free(from);
     free(hf);

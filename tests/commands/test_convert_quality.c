@@ -158,8 +158,12 @@ Test(convert_quality, importance_is_the_mean_square_of_what_each_matrix_reads) {
 Test(convert_quality, texts_that_cannot_be_used_leave_nothing_behind) {
     const char *one = test_temporary("one.txt"), *to = test_temporary("none.gguf");
     test_write_file(one, "", 0);
-    check_no_conversion(test_text("builtin%%s|%%s|--importance|%s", one), "", to, ERROR_USAGE,
-                        "at least 2");
+    check_no_conversion(test_text("builtin%%s|%%s|--type|q4_0|--importance|%s", one), "", to,
+                        ERROR_USAGE, "at least 2");
+    static const char *const NOTHING[] = {"", "|--type|f16", "|--type|bf16|--head-type|f16"};
+    for (size_t i = 0; i < sizeof NOTHING / sizeof *NOTHING; i++)
+        check_no_conversion(test_text("builtin%%s|%%s%s|--importance|%s", NOTHING[i], one), "", to,
+                            ERROR_USAGE, "--importance weighs the errors of quantised types");
     check_no_conversion("builtin%s|%s|--check|no-such.txt", "", to, ERROR_IO, "no-such.txt");
     check_no_conversion("builtin%s|%s|--json", "", to, ERROR_USAGE, "--check");
     test_write_file(to, "a text", 6);

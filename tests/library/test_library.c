@@ -1,12 +1,14 @@
 // limpid.h against the program: the same ids, the same bits. And what a library owes its caller:
 // errors returned, nothing printed, no signal handled, two models in two threads.
 #include "base/hash.h"
+#include "tests/support/files/llama2c_writer.h"
 #include "tests/support/opened.h"
 #include "tests/support/program.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CONTEXT = 64 };
@@ -128,6 +130,36 @@ Test(library, a_model_in_memory_has_the_bits_of_its_file) {
     test_opened_close(&file);
     test_opened_close(&memory);
     free(bytes);
+}
+
+// Whatever lies in the working directory.
+Test(library, a_model_in_memory_without_a_vocabulary_looks_at_no_file) {
+    BinShape shape = bin_shape_blocks();
+    limpid_error error = {0};
+    size_t size;
+    char *bytes = bin_bytes(&size, &shape, 1), before[500];
+    const char *directory = test_temporary("beside");
+    CHECK(getcwd(before, sizeof before) && !mkdir(directory, 0700) && !chdir(directory));
+    test_write_file("tokenizer.bin", "no tokenizer", 12);
+    limpid_model *model = limpid_open_memory(bytes, size, NULL, &error);
+    CHECK(model, "%s", error.message);
+    CHECK(!limpid_describe(model).tokenizer);
+    CHECK_INT(limpid_tokenize(model, "a", 1, 0, NULL, 0, &error), -1);
+    CHECK_STRING(error.message, "the bytes have no vocabulary: give a tokenizer");
+    limpid_close(model);
+    CHECK(!chdir(before));
+    free(bytes);
+}
+
+// An empty text would be in every token.
+Test(library, an_empty_sequence_breaker_is_refused) {
+    limpid_error error = {0};
+    Opened o = test_opened(NULL);
+    limpid_sampling sampling = {
+        .dry_multiplier = 1, .dry_breakers = (const char *const[]){"a", ""}, .n_dry_breakers = 2};
+    CHECK(!limpid_sampler_open(o.context, &sampling, &error));
+    CHECK_STRING(error.message, "dry_breakers: number 1 is empty");
+    test_opened_close(&o);
 }
 
 // ---- text ----

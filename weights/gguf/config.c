@@ -190,6 +190,7 @@ bool gguf_read_config(const Gguf *g, Error *error) {
         !read_rope(g, c, error) || !gguf_read_family(g, error) || !read_vocab_size(g, c, error) ||
         !gguf_text(g, "general.name", false, &name, error) || !read_about(g, error))
         return false;
+    g->checkpoint->name = name;
     if (name.text) escape_bytes(c->name, sizeof c->name, name.text, name.length);
     c->window_dropped = !c->layers[0].window && sounds_like_mistral(name);
     c->bos_id = v->bos_id;

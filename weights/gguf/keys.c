@@ -307,11 +307,11 @@ static DType usual_type(const Outgoing *out) {
     return most;
 }
 
-static void put_general(const Put *p, const Outgoing *out, const char *name) {
+static void put_general(const Put *p, const Outgoing *out, TextSpan name) {
     gguf_put_text(p->keys, "general.architecture",
                   (TextSpan){p->architecture, strlen(p->architecture)});
     gguf_put_text(p->keys, "general.type", (TextSpan){"model", 5});
-    if (name && *name) gguf_put_text(p->keys, "general.name", (TextSpan){name, strlen(name)});
+    if (name.length) gguf_put_text(p->keys, "general.name", name);
     for (int i = 0; i < ABOUT_KEYS; i++) {
         char key[64];
         snprintf(key, sizeof key, "general.%s", ABOUT_NAMES[i]);
@@ -405,7 +405,7 @@ static bool put_vocabulary(const Put *p, const Vocabulary *v) {
 
 // Without a vocabulary the special ids are left out: they would index an absent list.
 bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocabulary,
-                    const char *name, Error *error) {
+                    TextSpan name, Error *error) {
     Put p = {.keys = keys,
              .config = &out->from->config,
              .architecture = out->family->called[NAMES_GGUF],

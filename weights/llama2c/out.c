@@ -9,6 +9,7 @@
 #include "weights/container.h"
 #include "weights/quant.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ static bool check_config(const Config *c, Error *error) {
     if (c->rope.scaling != ROPE_PLAIN || c->rope.divisors) return cannot(error, "scaled RoPE");
     if (c->rope_dim != c->head_dim) return cannot(error, "heads that rotate in part");
     if (c->head_dim * c->n_heads != c->dim) return cannot(error, "heads of another width in all");
+    if (c->activation != ACTIVATION_SILU) return cannot(error, "another activation than silu");
     if (c->embedding_scale != 1 || c->logit_softcap != 0)
         return cannot(error, "scaled embeddings or capped logits");
     for (int l = 0; l < c->n_layers; l++) {
@@ -159,6 +161,7 @@ static bool make_group(int8_t *q, uint8_t *scale, const uint8_t *values, size_t 
         if (fabsf(x) > largest) largest = fabsf(x);
     }
     float s = largest / 127;
+    if (s < FLT_MIN) s = 0; // x / s could be far from 127
     for (size_t i = 0; i < count; i++)
         q[i] = (int8_t)(s > 0 ? rintf(load_f32(values + i * sizeof(float)) / s) : 0);
     return quantise(scale, DTYPE_F32, &s, 1);

@@ -27,10 +27,11 @@ void gguf_put_types(GgufKeys *keys, const char *key, const uint8_t *types, size_
 void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t count);
 
 // Every key that the architecture of `out` needs to be this model again (weights/gguf/keys.c), and
-// the vocabulary, padded to the embedding's rows; vocabulary->model == NULL: none. False: exit code
-// 3 where the architecture has no key for what the model does.
+// the vocabulary, padded to the embedding's rows; `name`: general.name, length 0: none;
+// vocabulary->model == NULL: none. False: exit code 3 where the architecture has no key for what
+// the model does.
 bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocabulary,
-                    const char *name, Error *error);
+                    TextSpan name, Error *error);
 
 // Tensors lie in the order given, each at a multiple of 32 bytes. NULL: exit code 2 (a name of more
 // than 63 bytes; a file that must not be replaced), 4 or 5, the path in front.
