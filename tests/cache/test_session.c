@@ -355,7 +355,8 @@ Test(session, is_kept_where_ctrl_c_ends_it) {
 // and its shell. (A shell's background job ignores SIGINT.)
 Test(session, is_kept_where_a_signal_ends_it_between_two_lines) {
     static const char *const SIGNALS[] = {"TERM", "HUP", "XCPU"};
-    char script[2000], *path = session_path(0, "signalled"), *whole = session_path(1, "one");
+    char script[2000], *path = session_path(0, "signalled"),
+                       *whole = session_path(1, "signalled-whole");
     say(whole, "Lily had a cat", "");
     for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) {
         unlink(path);
@@ -401,7 +402,7 @@ Test(session, is_kept_where_a_signal_ends_it_at_the_line_editor) {
     if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
     setenv("TERM", "xterm", 1);
     setenv("NO_COLOR", "1", 1);
-    char *path = session_path(0, "typed"), *whole = session_path(1, "said");
+    char *path = session_path(0, "typed"), *whole = session_path(1, "typed-whole");
     say(whole, "Lily had a cat", "");
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
         unlink(path);
