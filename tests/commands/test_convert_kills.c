@@ -159,7 +159,7 @@ static void interrupt_through(const Scene *s) {
     Fault fault = {.kind = "interrupt", .at = 1, .count_path = test_temporary("count")};
     const char *argv[9];
     argv_of(s, 0, argv);
-    for (long calls = count_calls(&fault, argv); fault.at <= calls; fault.at++) {
+    for (long calls = count_calls(&fault, argv, 0); fault.at <= calls; fault.at++) {
         int wanted = !model_of(s, "before", fault.at);
         argv_of(s, wanted, argv);
         fault.signal = SIGNALS[fault.at % 4];

@@ -67,12 +67,14 @@ Test(torture, files_of_a_grammar) {
 Test(torture, memory_of_chat) {
     char lines[100000];
     memset(lines, 'a', sizeof lines);
-    memcpy(lines, "a b\nb a\n", 8); // and a third message, which the buffer grows for
+    // And a third message, which the buffer grows for, and which does not fit.
+    memcpy(lines, "a b\nb a\n", 8);
     lines[sizeof lines - 1] = '\0';
     const char *const argv[] = {TEST_RUN, "chat",    fault_gguf(),   "--template", "llama2",
                                 "-c",     "64",      "-t",           "0",          "-j",
                                 "1",      "--quiet", "--max-tokens", "2",          NULL};
-    walk_through(&(Walk){.kind = "memory", .argv = argv, .input = lines});
+    walk_through(
+        &(Walk){.kind = "memory", .argv = argv, .input = lines, .usual_code = ERROR_USAGE});
 }
 
 Test(torture, memory_and_files_of_perplexity) {

@@ -55,12 +55,12 @@ TestRun typed_with_fault(const Fault *fault, const char *line, const TypedKeys *
     return run;
 }
 
-long count_calls(const Fault *fault, const char *const *argv) {
+long count_calls(const Fault *fault, const char *const *argv, int usual_code) {
     Fault none = *fault;
     none.at = 0;
     none.count_path = test_temporary("count");
     TestRun run = run_with_fault(&none, argv);
-    CHECK_INT(run.status, 0);
+    CHECK_INT(run.status, usual_code);
     test_run_free(&run);
     char *text = test_read_file(none.count_path, NULL);
     long count = atol(text);
@@ -89,7 +89,7 @@ static void check_fault(const Walk *walk, long at, bool for_ever) {
     if (text && run.out[text - 1] == '\n') text--;
     bool beginning =
         walk->varies || (text <= wanted->out_size && !memcmp(run.out, wanted->out, text));
-    bool survived = run.status == 0 && same;
+    bool survived = run.status == walk->usual_code && same;
     bool refused = !walk->survives &&
                    (run.status == 5 || (walk->other_code && run.status == walk->other_code)) &&
                    beginning && one_error_line(&run);
@@ -102,8 +102,9 @@ static void check_fault(const Walk *walk, long at, bool for_ever) {
 void walk_through(Walk *walk) {
     need_faults();
     walk->wanted = test_run(walk->argv, walk->input, walk->input ? strlen(walk->input) : 0);
-    CHECK_INT(walk->wanted.status, 0);
-    long calls = count_calls(&(Fault){.kind = walk->kind, .input = walk->input}, walk->argv);
+    CHECK_INT(walk->wanted.status, walk->usual_code);
+    long calls = count_calls(&(Fault){.kind = walk->kind, .input = walk->input}, walk->argv,
+                             walk->usual_code);
     CHECK(calls > 0, "nothing to walk through");
     // A call that is interrupted for ever is made for ever.
     int ways = strcmp(walk->kind, "again") ? 2 : 1;

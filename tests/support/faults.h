@@ -20,8 +20,8 @@ void need_faults(void); // skips the test where there is no library, or where sa
 TestRun run_with_fault(const Fault *fault, const char *const *argv);
 // The same on a pseudo-terminal, as program_job.
 TestRun typed_with_fault(const Fault *fault, const char *line, const TypedKeys *keys, size_t count);
-// How many calls a run without faults makes, which must succeed.
-long count_calls(const Fault *fault, const char *const *argv);
+// How many calls a run without faults makes, which must end with that code.
+long count_calls(const Fault *fault, const char *const *argv, int usual_code);
 
 // ---- each call in turn ----
 
@@ -31,6 +31,7 @@ typedef struct Walk {
     const char *const *argv;
     const char *input; // standard input; NULL: empty
     const char *then;  // as in Fault
+    int usual_code;    // of the undisturbed run
     int other_code;    // a code besides 5 that a failure may have; 0: none
     bool varies;       // two runs print different numbers: only how it ends is looked at
     bool survives;     // no failure is accepted
