@@ -6,6 +6,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 // Twice is no harm: members are only looked up. False: exit code 5.
 static bool add(FileSet *set, const struct stat *status, Error *error) {
@@ -66,4 +69,33 @@ void file_set_free(FileSet *set) {
 
 bool same_file(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+// ---- a file that one run at a time has open ----
+
+bool locked_file_is_at(const char *path, int descriptor) {
+    struct stat mine, named;
+    return !fstat(descriptor, &mine) && !stat(path, &named) && same_file(&mine, &named);
+}
+
+bool locked_file_open(const char *path, int flags, bool may_be_there, int *descriptor, bool *made,
+                      Error *error) {
+    flags |= O_CREAT | O_CLOEXEC;
+    // Again where the path has come to lead to another file before this one was locked.
+    for (int attempt = 0; attempt < 100; attempt++) {
+        int file = open(path, flags | O_EXCL, 0666);
+        *made = file >= 0;
+        if (file < 0 && errno == EEXIST && may_be_there) file = open(path, flags, 0666);
+        *descriptor = file;
+        if (file < 0)
+            return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s", path,
+                             strerror(errno));
+        bool taken = flock(file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+        if (!taken && locked_file_is_at(path, file)) return true;
+        close(file);
+        *descriptor = -1;
+        *made = false; // it is that run's
+        if (taken) return error_set(error, ERROR_IO, "%s: another run has it open", path);
+    }
+    return error_set(error, ERROR_IO, "%s: other runs replace it", path);
 }

@@ -32,3 +32,17 @@ bool file_set_add_entries(FileSet *set, const char *directory, Error *error);
 bool file_set_has(const FileSet *set, const struct stat *status); // of NULL: false
 void file_set_free(FileSet *set);
 bool same_file(const struct stat *a, const struct stat *b);
+
+// ---- a file that one run at a time has open ----
+
+// It is locked (flock) until its descriptor is closed or the process ends. A file system without
+// locks is as good.
+//
+// Opens the file with these flags of open(2), O_CREAT and O_CLOEXEC added, and locks it. *made: it
+// was not there, and is empty. Without `may_be_there` a file that was there is an error. The file
+// is the one that the path leads to when this returns. False: exit code 4 (among others, another
+// run has it open) or 5; *descriptor is -1, and nothing of ours is left.
+bool locked_file_open(const char *path, int flags, bool may_be_there, int *descriptor, bool *made,
+                      Error *error);
+// Whether the path still leads to the file of the descriptor.
+bool locked_file_is_at(const char *path, int descriptor);

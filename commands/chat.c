@@ -203,6 +203,7 @@ static bool wants_color(const Options *o) {
 bool chat_command(const Options *options, Error *error) {
     bool once = options->prompt || options->file;
     Chat chat = {.options = *options,
+                 .once = once,
                  .typed = !once && isatty(STDIN_FILENO),
                  .pending = -1,
                  .color = wants_color(options),

@@ -186,9 +186,9 @@ static bool open_bin(Conversion *c, Error *error) {
     for (int i = 0; i < config->n_eos_ids; i++)
         usual = usual && (config->eos_ids[i] == 1 || config->eos_ids[i] == 2);
     if (!usual)
-        note(
-            "a .bin begins texts with token 1 and ends them at 1 and 2, which are others here: its "
-            "texts end elsewhere");
+        note("a .bin has no ids for it: its texts begin with token 1 and end at 1 and 2, unlike "
+             "this "
+             "model's");
     return c->file;
 }
 

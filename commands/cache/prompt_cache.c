@@ -170,7 +170,7 @@ bool prompt_cache_save(PromptCache *c, Error *error) {
     if (!c || c->options->cache_read_only || c->holds_all) return true;
     Error problem = {0};
     struct stat now;
-    // What was empty at first is no file of ours any more.
+    // It was empty at first: another run has written it since.
     if (!c->is_there && !c->options->force && !stat(c->options->cache, &now) && now.st_size)
         c->out.force = false;
     bool good = cache_file_write(&c->out,

@@ -42,6 +42,7 @@ typedef struct Chat {
     limpid_sampler *sampler;
     Drafting *drafting; // NULL: none
     bool typed;         // from a terminal
+    bool once;          // -i or -f: one message, whose answer is all that is wanted
     bool opened;        // all of it: there is a conversation to keep
     bool is_base;       // the model has no chat template of its own
 

@@ -169,11 +169,6 @@ static int room_of(const Chat *chat) {
 static const char WAYS_ON[] =
     "it was not sent; /undo takes back an exchange, /clear begins anew, /exit ends";
 
-// -i or -f: one message, whose answer is all that is wanted.
-static bool wants_answer(const Chat *chat) {
-    return chat->options.prompt || chat->options.file;
-}
-
 // A first message that does not fit is an error, and so is that of -i; a later one ends the
 // conversation. At a terminal it is not sent, and what was said may be saved or taken back.
 static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
@@ -182,8 +177,8 @@ static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     if (*fits) return true;
     const char *with =
         !chat->begun && chat->n_turns > chat->left ? ", with the conversation before it," : "";
-    if (chat->typed || (chat->begun && !wants_answer(chat))) {
-        note("the message has%s %zu tokens, the context of %d room for %d: %s", with,
+    if (chat->typed || (chat->begun && !chat->once)) {
+        note("the message has%s %zu tokens, the context of %d has room for %d: %s", with,
              chat->ids.count, chat->session.model->options.context, room,
              !chat->typed    ? "the conversation ends here"
              : chat->n_turns ? WAYS_ON
@@ -228,7 +223,7 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
     if (!leave_turns(chat, &left, left, chat->n_turns, message, context - answer, error))
         return false;
     *fits = chat->ids.count <= context;
-    if (!*fits && wants_answer(chat))
+    if (!*fits && chat->once)
         return session_check_room("the message", chat->ids.count, (int)context, error);
     if (!*fits) {
         chat->n_unsent += !chat->typed;

@@ -17,8 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct ChatSession {
@@ -39,29 +37,6 @@ static bool check_options(const Options *o, Error *error) {
     if (!cache_file_possible("--session", error)) return false;
     if (!o->transcript || !output_files_same(o->session, o->transcript)) return true;
     return error_set(error, ERROR_USAGE, "--session and --transcript name one file");
-}
-
-// The file at the path, locked until it is closed or the process ends; an empty one where there is
-// none. One that was replaced between the two calls is not the file of that name.
-static bool lock_file(ChatSession *s, const char *path, Error *error) {
-    struct stat mine, named;
-    for (int attempt = 0; attempt < 100; attempt++) {
-        s->lock = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        s->is_new = s->lock >= 0;
-        if (s->lock < 0 && errno == EEXIST)
-            s->lock = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666);
-        if (s->lock < 0) return error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
-        // A file system without locks is as good.
-        bool taken = flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-        if (taken) {
-            s->is_new = false; // that run keeps it, or not
-            return error_set(error, ERROR_IO, "%s: another run has it open", path);
-        }
-        if (!fstat(s->lock, &mine) && !stat(path, &named) && same_file(&mine, &named)) return true;
-        close(s->lock);
-        s->lock = -1;
-    }
-    return error_set(error, ERROR_IO, "%s: other runs replace it", path);
 }
 
 // A prompt's file has no conversation. With --force a damaged one is as good as none.
@@ -92,7 +67,8 @@ bool chat_session_open(Chat *chat, Error *error) {
     s->out =
         (OutputFile){.path = o->session, .inputs = &s->inputs, .force = !access(o->session, F_OK)};
     if (!inputs_find(&s->inputs, o, error) || !inputs_check(&s->out, o, error) ||
-        !lock_file(s, o->session, error) || !cache_file_is_one(o->session, &s->is_there, error))
+        !locked_file_open(o->session, O_RDONLY, true, &s->lock, &s->is_new, error) ||
+        !cache_file_is_one(o->session, &s->is_there, error))
         return false;
     s->out.force = true; // the file of this name is locked
     FileWriter *probe = file_writer_open(&s->out, 0, error);
@@ -281,10 +257,7 @@ void chat_session_close(ChatSession *s) {
     cache_file_close(&s->file);
     // While it is locked, and is what the name leads to. An empty file says nothing that its
     // absence does not.
-    struct stat mine, named;
-    if (s->is_new && !fstat(s->lock, &mine) && !stat(s->out.path, &named) &&
-        same_file(&mine, &named))
-        unlink(s->out.path);
+    if (s->is_new && locked_file_is_at(s->out.path, s->lock)) unlink(s->out.path);
     if (s->lock >= 0) close(s->lock);
     file_set_free(&s->inputs);
     free(s);

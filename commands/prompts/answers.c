@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const double SYNC_SECONDS = 5;
@@ -219,26 +217,9 @@ static bool read_kept(Answers *a, Error *error) {
 }
 
 static bool open_file(Answers *a, const Options *o, Error *error) {
-    int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
     OutputFile out = {.path = a->path, .inputs = &a->inputs, .force = o->force || o->resume};
     if (!inputs_find(&a->inputs, o, error) || !inputs_check(&out, o, error)) return false;
-    // Again where the name has come to lead to another file before this one was locked.
-    for (int attempt = 0; attempt < 100; attempt++) {
-        struct stat mine, named;
-        a->file = open(a->path, flags | O_EXCL, 0666);
-        a->made = a->file >= 0;
-        if (a->file < 0 && errno == EEXIST && out.force) a->file = open(a->path, flags, 0666);
-        if (a->file < 0) return fail(a, error);
-        if (flock(a->file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-            a->made = false; // it is that run's
-            return error_set(error, ERROR_IO, "%s: another run is writing it", a->path);
-        }
-        if (!fstat(a->file, &mine) && !stat(a->path, &named) && same_file(&mine, &named))
-            return true;
-        close(a->file);
-        a->file = -1;
-    }
-    return error_set(error, ERROR_IO, "%s: other runs replace it", a->path);
+    return locked_file_open(a->path, O_RDWR | O_APPEND, out.force, &a->file, &a->made, error);
 }
 
 bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error) {

@@ -46,7 +46,7 @@ static bool fill(LineReader *r, Error *error) {
     return true;
 }
 
-bool line_is_near(const LineReader *r) {
+bool line_is_ready(const LineReader *r) {
     struct pollfd input = {.fd = r->file, .events = POLLIN};
     return r->at_end || (r->bytes && memchr(r->bytes + r->from, '\n', r->to - r->from)) ||
            poll(&input, 1, 0) > 0;

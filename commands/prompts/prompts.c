@@ -258,7 +258,7 @@ static bool answer_all(Run *run, Error *error) {
     for (;;) {
         // A pipe may give its next line when it has the answer to this one.
         while (!run->ended && run->count < WINDOW && scheduler_wants(run->scheduler) &&
-               !interrupt_asked() && (!run->count || line_is_near(&run->lines)))
+               !interrupt_asked() && (!run->count || line_is_ready(&run->lines)))
             if (!read_request(run, error) || !write_answers(run, error)) return false;
         if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
         if (run->ended && !run->count) return true;

@@ -47,7 +47,7 @@ typedef struct Line {
 // The next line; *ended: there is none. False: exit code 3 (a line without an end), 4 or 5.
 bool line_next(LineReader *reader, Line *line, bool *ended, Error *error);
 // Whether a line, or a part of one, can be had without waiting.
-bool line_is_near(const LineReader *reader);
+bool line_is_ready(const LineReader *reader);
 void line_reader_free(LineReader *reader);
 
 // ---- ids that must not occur twice (ids.c) ----

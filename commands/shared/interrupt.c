@@ -1,6 +1,6 @@
 // Ctrl-C, and the other signals that ask a program to end: SIGTERM, SIGHUP and, at a limit of
 // processor time, SIGXCPU. The first one is noted and seen between two steps of the work; the
-// second one of a kind ends the program at once.
+// second one ends the program at once.
 //
 //   begin                      first Ctrl-C             second Ctrl-C
 //   handlers installed         flag set, default back   the default ends the program
@@ -8,13 +8,13 @@
 // Of the other signals any within a second of the first is taken for the same: a terminal that is
 // closed sends SIGHUP, and so does its shell; timeout(1) sends its signal twice.
 #include "commands/shared/interrupt.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
@@ -31,15 +31,9 @@ static bool begun;
 // Milliseconds in which a signal may come again.
 enum { AT_ONCE = 1000 };
 
-static int64_t milliseconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void on_interrupt(int number) {
     int saved = errno, none = 0;
-    int64_t now = milliseconds_now(), never = 0;
+    int64_t now = (int64_t)(1e3 * seconds_now()), never = 0;
     if (number == SIGINT) { // does not take the place of one that ends a conversation
         __atomic_compare_exchange_n(&asked, &none, number, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED);

@@ -40,6 +40,12 @@ static void check_equal_files(const char *a, const char *b) {
     free(second);
 }
 
+static void need_editor(void) {
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+}
+
 // The whole file: text, ids, keys and values.
 Test(session, of_three_runs_is_that_of_one) {
     static const char *const WAYS[] = {"|--precision|f32|--kv|f32", "|--precision|a16|--kv|f16",
@@ -338,9 +344,7 @@ Test(session, is_kept_where_ctrl_c_ends_it) {
     static const TypedKeys KEYS[] = {
         {"\x1b[?2004h> ", "The dog ran\n"}, {"\x1b[?2004h> ", "\x03"}, {"\x1b[?2004h> ", "\x03"}};
     char line[1000];
-    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
-    setenv("TERM", "xterm", 1);
-    setenv("NO_COLOR", "1", 1);
+    need_editor();
     char *path = session_path(0, "ended"), *whole = session_path(1, "whole");
     say(path, "Lily had a cat", "");
     snprintf(line, sizeof line, CHAT "|--no-history|--session|%s", small_model(), path);
@@ -399,9 +403,7 @@ Test(session, is_kept_where_a_signal_ends_it_at_the_line_editor) {
         {"\x1b[?2004h> ", "Lily had a cat\n"}, {"\x1b[?2004h> ", "x"}, {"x", NULL}};
     static const int NUMBERS[] = {SIGTERM, SIGHUP, SIGXCPU};
     char line[1000];
-    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
-    setenv("TERM", "xterm", 1);
-    setenv("NO_COLOR", "1", 1);
+    need_editor();
     char *path = session_path(0, "typed"), *whole = session_path(1, "typed-whole");
     say(whole, "Lily had a cat", "");
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
