@@ -1,10 +1,13 @@
 // generate --resume: whatever ended a run, the next ones finish the file, and it is byte for byte
 // the file of a run that nothing ended.
 #include "base/hash.h"
+#include "base/error.h"
 #include "tests/support/program.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,6 +186,19 @@ Test(prompts_resume, a_pipe_that_waits_is_answered_and_ended_by_a_signal) {
               run.status, run.out, run.err);
         test_run_free(&run);
     }
+    free(f.wanted);
+}
+
+// Nothing of that run is lost: its file stays, and is as long as it was.
+Test(prompts_resume, a_file_that_another_run_writes_is_left_alone) {
+    Files f = files_open(PROMPTS);
+    test_write_file(f.out, f.wanted, f.size / 2);
+    int file = open(f.out, O_RDWR | O_CLOEXEC);
+    CHECK(file >= 0 && !flock(file, LOCK_EX));
+    TestRun run = run_to(f.prompts, f.out, "|--resume");
+    check_refused(&run, ERROR_IO, "another run has it open");
+    close(file);
+    CHECK_INT((int)check_beginning(&f), (int)(f.size / 2));
     free(f.wanted);
 }
 
