@@ -186,9 +186,8 @@ static bool open_bin(Conversion *c, Error *error) {
     for (int i = 0; i < config->n_eos_ids; i++)
         usual = usual && (config->eos_ids[i] == 1 || config->eos_ids[i] == 2);
     if (!usual)
-        note("a .bin has no ids for it: its texts begin with token 1 and end at 1 and 2, unlike "
-             "this "
-             "model's");
+        note("a .bin names no BOS and EOS: its readers begin texts with token 1 and end them at 1 "
+             "and 2, unlike this model");
     return c->file;
 }
 

@@ -1,7 +1,7 @@
 // generate --resume: whatever ended a run, the next ones finish the file, and it is byte for byte
 // the file of a run that nothing ended.
-#include "base/hash.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "tests/support/program.h"
 
 #include <fcntl.h>
