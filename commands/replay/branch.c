@@ -86,13 +86,36 @@ static void show_progress(void *context, int32_t id, const float *logits, const 
     progress_update(&b->progress, (double)++b->made / (double)b->max_new);
 }
 
+// The piece of texts[text]'s token `i`. NULL without a tokenizer.
+static const char *piece_of(const Branch *b, int text, size_t i, size_t *length) {
+    Tokenizer *tokenizer = b->replay->session.tokenizer;
+    const int32_t *ids = b->texts[text].ids;
+    bool first = i == 0 || (i == 1 && tokenizer && ids[0] == tokenizer_bos(tokenizer));
+    *length = 0;
+    return tokenizer ? tokenizer_piece(tokenizer, ids[i], first, false, length) : NULL;
+}
+
+// Gives `stop_text` the tokens behind the prompt up to the new one: a stop text may begin in any of
+// them. *found: the new token completes one.
+static bool push_text(const Branch *b, StopText *stop_text, bool *found, Error *error) {
+    bool good = true;
+    *found = false;
+    for (size_t i = b->replay->recorded.prompt.count; good && i < b->texts[1].count; i++) {
+        size_t length = 0, shown = 0;
+        const char *piece = piece_of(b, 1, i, &length), *out = NULL;
+        good = stop_text_push(stop_text, piece, length, &out, &shown, found, error);
+    }
+    return good;
+}
+
 // Appends to texts[1] what comes behind the new token.
-static bool go_on(Branch *b, Error *error) {
+static bool go_on(Branch *b, StopText *stop_text, Error *error) {
     Replay *r = b->replay;
     Generation g = {.session = &r->session,
                     .sampler = r->sampler,
                     .max_new = b->max_new,
                     .stops = &r->options.stops,
+                    .stop_text = *stop_text,
                     .ignore_eos = r->options.ignore_eos,
                     .catch_interrupt = true,
                     .token = show_progress,
@@ -106,6 +129,7 @@ static bool go_on(Branch *b, Error *error) {
     for (size_t i = 0; good && i < g.ids.count; i++)
         good = id_list_push(&b->texts[1], g.ids.ids[i], error);
     if (good && g.stop == STOP_EOS) good = id_list_push(&b->texts[1], g.end_id, error);
+    *stop_text = (StopText){0}; // freed with the generation
     generation_free(&g);
     return good;
 }
@@ -114,13 +138,22 @@ static bool go_on(Branch *b, Error *error) {
 static bool run_branch(Branch *b, Error *error) {
     const Replay *r = b->replay;
     const Model *model = r->session.model;
+    StopText stop_text = {.stops = &r->options.stops};
+    bool found = false;
     b->max_new = (size_t)r->recorded.options.max_tokens - b->at - 1;
     b->stop[1] = STOP_EOS;
     if (!r->options.ignore_eos && session_stops_at(&r->session, b->ids[1])) return true;
-    b->stop[1] = STOP_CONTEXT;
-    if (kv_cache_length(&model->cache, 0) == model->options.context) return true;
-    b->stop[1] = STOP_LENGTH;
-    return !b->max_new || go_on(b, error);
+    bool good = push_text(b, &stop_text, &found, error);
+    if (found)
+        b->stop[1] = STOP_AT_TEXT;
+    else if (!b->max_new)
+        b->stop[1] = STOP_LENGTH;
+    else if (kv_cache_length(&model->cache, 0) == model->options.context)
+        b->stop[1] = STOP_CONTEXT;
+    else
+        good = good && go_on(b, &stop_text, error);
+    stop_text_free(&stop_text);
+    return good;
 }
 
 static bool begin_texts(Branch *b, Error *error) {
@@ -150,32 +183,28 @@ static void put_buffer(void *context, const char *bytes, size_t length) {
     buffer_put(context, bytes, length);
 }
 
-// The text of ids[from .. to) of a text that begins with the prompt; without a tokenizer the ids.
-static void put_text(const Branch *b, const IdList *ids, size_t from, size_t to, PutBytes put,
+// The tokens [from .. to) of texts[text], which begins with the prompt; without a tokenizer ids.
+static void put_text(const Branch *b, int text, size_t from, size_t to, PutBytes put,
                      void *context) {
-    Tokenizer *tokenizer = b->replay->session.tokenizer;
     for (size_t i = from; i < to; i++) {
-        bool first = i == 0 || (i == 1 && tokenizer && ids->ids[0] == tokenizer_bos(tokenizer));
         size_t length = 0;
         char number[16];
-        const char *piece = number;
-        if (tokenizer)
-            piece = tokenizer_piece(tokenizer, ids->ids[i], first, false, &length);
-        else
-            length = (size_t)snprintf(number, sizeof number, "%d ", (int)ids->ids[i]);
-        put(context, piece, length);
+        const char *piece = piece_of(b, text, i, &length);
+        if (!piece)
+            length = (size_t)snprintf(number, sizeof number, "%d ", (int)b->texts[text].ids[i]);
+        put(context, piece ? piece : number, length);
     }
 }
 
 static void print_branch(const Branch *b, char **labels) {
     static const char *const NAMES[] = {"recorded", "now"};
     size_t shared = b->replay->recorded.prompt.count + b->at;
-    put_text(b, &b->texts[0], 0, shared, put_output, NULL);
+    put_text(b, 0, 0, shared, put_output, NULL);
     for (int i = 0; i < 2; i++) {
         output_print("\n\n--- %s: token %zu is %d ", NAMES[i], b->at, (int)b->ids[i]);
         output_text(labels[i], strlen(labels[i]));
         output_print(" (probability %.6f, rank %d)\n", b->probability[i], b->rank[i]);
-        put_text(b, &b->texts[i], shared, b->texts[i].count, put_output, NULL);
+        put_text(b, i, shared, b->texts[i].count, put_output, NULL);
     }
     output_print("\n");
 }
@@ -200,7 +229,7 @@ static bool write_branch(const Branch *b, char **labels, Error *error) {
     size_t shared = b->replay->recorded.prompt.count + b->at;
     Buffer texts[2] = {{0}, {0}};
     for (int i = 0; i < 2; i++)
-        put_text(b, &b->texts[i], shared, b->texts[i].count, put_buffer, &texts[i]);
+        put_text(b, i, shared, b->texts[i].count, put_buffer, &texts[i]);
     bool good = !texts[0].failed && !texts[1].failed;
     JsonWriter w = {0};
     if (good) {

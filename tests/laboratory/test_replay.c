@@ -400,6 +400,28 @@ Test(replay, the_recorded_token_goes_on_as_recorded) {
     test_run_free(&r);
 }
 
+// A text that ends one may begin before the token that is changed.
+Test(replay, a_stop_text_of_several_tokens_ends_the_new_text_too) {
+    json_t *whole = load(record("whole.json", "-t|0"));
+    const char *text = json_string_value(json_object_get(whole, "text"));
+    size_t length = strlen(text);
+    CHECK(length > 12);
+    char options[60];
+    snprintf(options, sizeof options, "-t|0|--stop|%s", text + length - 8);
+    const char *path = record("stopped.json", options);
+    json_t *root = load(path);
+    CHECK_STRING(json_string_value(json_object_get(root, "stop")), "stop");
+    for (int back = 1; back <= 4; back++) {
+        int at = (int)json_array_size(json_object_get(root, "tokens")) - back;
+        json_t *got = branch(path, at, integer(token(root, (size_t)at), "id"));
+        json_t *recorded = json_object_get(got, "recorded"), *now = json_object_get(got, "now");
+        CHECK(json_equal(recorded, now), "at %d", at);
+        json_decref(got);
+    }
+    json_decref(root);
+    json_decref(whole);
+}
+
 // Logit bias, xtc, dry and mirostat: the same bits, and the same text behind any token of it. The
 // options are in the recording where they were given, and nowhere else.
 Test(replay, sampling_as_in_llama_cpp_is_recorded) {
