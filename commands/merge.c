@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifdef WITHOUT_JSON
@@ -25,8 +26,6 @@ bool merge_command(const Options *options, Error *error) {
                      options->model ? options->model : "merge");
 }
 #else
-
-enum { MOST_FILES = 1 << 16 };
 
 typedef struct Part {
     char *path; // owned
@@ -70,8 +69,9 @@ static bool open_part(Part *part, Error *error) {
                                 .most = LIMIT_ANSWER_LINE,
                                 .path = part->path};
     part->answers = 0;
-    return part->reader.file >= 0 || error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO,
-                                               "%s: %s", part->path, strerror(errno));
+    return part->reader.file >= 0 ||
+           error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s%s", part->path,
+                     strerror(errno), errno == EMFILE ? " (ulimit -n)" : "");
 }
 
 static bool read_header(Part *part, Buffer *common, int *index, int *count, Error *error) {
@@ -94,9 +94,9 @@ static bool find_parts(Merge *m, const char *path, int *known, Error *error) {
     if (first.reader.file >= 0) close(first.reader.file);
     line_reader_free(&first.reader);
     if (!good) return false;
-    if (m->count > MOST_FILES)
+    if (m->count > MOST_SHARDS)
         return error_set(error, ERROR_FILE, "%s: has a shard of %d (at most %d)", path, m->count,
-                         (int)MOST_FILES);
+                         (int)MOST_SHARDS);
     m->parts = calloc((size_t)m->count, sizeof *m->parts);
     for (int i = 0; m->parts && i < m->count; i++)
         m->parts[i].reader.file = -1;
@@ -130,7 +130,19 @@ static void close_parts(Merge *m) {
     }
 }
 
+// All are open at once, and a process that does not ask may have 1,024 files open. Where it may not
+// have as many as it asks for, opening them says so.
+static void ask_for_files(int count) {
+    enum { OTHERS = 64 }; // standard streams, libraries, the output
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)count + OTHERS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static bool open_parts(Merge *m, const char *path, int known, Error *error) {
+    ask_for_files(m->count);
     for (int i = 0; i < m->count; i++) {
         Part *part = &m->parts[i];
         if (!part->path)

@@ -152,6 +152,8 @@ typedef struct Shard {
     char source[96];  // for people: "--shard", or the variables of the environment
 } Shard;
 
+enum { MOST_SHARDS = 1 << 16 }; // merge has all their files open
+
 // --shard I/N, else what Slurm, Open MPI or PMI say of this process, else all lines. False: exit
 // code 2.
 bool shard_find(Shard *shard, const Options *options, Error *error);

@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SHARDS = 1 << 20 };
+enum { MOST_NUMBER = 1 << 22 }; // Slurm numbers the tasks of an array up to 4,000,000
 
-// A number 0 .. MOST_SHARDS of the environment. *there: it is set. False: exit code 2.
+// A number 0 .. MOST_NUMBER of the environment. *there: it is set. False: exit code 2.
 static bool read_variable(const char *name, int64_t *out, bool *there, Error *error) {
     const char *text = getenv(name);
     *there = text && *text;
     if (!*there) return true;
-    if (parse_integer(out, text) && *out >= 0 && *out <= MOST_SHARDS) return true;
+    if (parse_integer(out, text) && *out >= 0 && *out <= MOST_NUMBER) return true;
     return error_set(error, ERROR_USAGE,
                      "%s is \"%.40s\", wanted 0 .. %d (--shard I/N is asked first)", name, text,
-                     (int)MOST_SHARDS);
+                     (int)MOST_NUMBER);
 }
 
 // A pair of variables. *there: both are set.

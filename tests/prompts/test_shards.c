@@ -2,6 +2,7 @@
 // whoever started the processes; what is missing or does not belong together is said.
 #include "tests/support/program.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { PROMPTS = TEST_SANITIZED ? 21 : 101 };
@@ -230,6 +231,40 @@ Test(shards, merge_names_a_file_that_is_missing_or_not_complete) {
     check_refused(&run, 3, "and its last line counts others");
     CHECK(access(f.merged, F_OK), "it was written all the same");
     free(bytes);
+}
+
+// Files of shards without prompts are alike but for the shard.
+Test(shards, merge_opens_more_files_than_a_process_may_unasked) {
+    enum { SHARDS = 64, LIMIT = 48 };
+    static const char KEY[] = "\"shard\":\"";
+    Files f = files_open();
+    char name[400], options[40];
+    size_t size = 0;
+    test_write_file(f.prompts, "", 0);
+    snprintf(options, sizeof options, "|--force|--shard|0/%d", SHARDS);
+    run_well(&f, f.out, options);
+    char *first = test_read_file(shard_of(name, &f, 0, SHARDS), &size);
+    char *index = strstr(first, KEY);
+    CHECK(index, "%s", first);
+    index += strlen(KEY);
+    for (int i = 1; i < SHARDS; i++) {
+        FILE *file = fopen(shard_of(name, &f, i, SHARDS), "w");
+        CHECK(file, "no %s", name);
+        fprintf(file, "%.*s%d%s", (int)(index - first), first, i, index + 1);
+        fclose(file);
+    }
+    struct rlimit limit;
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = LIMIT;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    TestRun run = program("merge|%s", name);
+    limit.rlim_cur = before;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    check_status(&run, 0);
+    CHECK(strstr(run.out, "from 64 files"), "%s", run.out);
+    test_run_free(&run);
+    free(first);
 }
 
 Test(shards, merge_refuses_other_options_and_ids_that_stand_twice) {
