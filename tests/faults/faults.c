@@ -16,7 +16,10 @@
 //                          flags of renameat2, as some network disks, and one that renames no
 //                          directories, as some overlays
 //   FAULT_EXCEPT=LIBRARY   its allocations, and those of what it calls, neither count nor fail
-//   FAULT_COUNT=FILE       receives the number of calls at exit
+//   FAULT_COUNT=FILE       receives the number of calls at exit; without a fault also, a line each,
+//   the
+//                          numbers of those worth a try: the first, the second and the last call
+//                          from each place (the twelve innermost return addresses)
 //
 // Memory calls go to glibc's own entry points: looking up a symbol could itself allocate. Counting
 // starts at main; libraries allocate before it.
@@ -30,6 +33,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,15 +55,62 @@ static const char *excepted;
 static atomic_long calls;
 static atomic_bool struck; // the N-th call has failed
 
+// Opened at the start: the program's sandbox lets no new file be written. A high number, since
+// tests count on the low ones.
+static int count_file = -1;
+
+// ---- where calls come from ----
+
+enum { FRAMES = 12, PLACES = 1 << 14 };
+
+typedef struct Place {
+    uint64_t hash; // of the return addresses; 0: none
+    long first, second, last;
+} Place;
+static Place places[PLACES];
+static atomic_flag places_lock = ATOMIC_FLAG_INIT;
+
+static uint64_t hash_of_place(void) {
+    void *frames[FRAMES];
+    uint64_t hash = 14695981039346656037u; // FNV-1a, a word at a time
+    for (int i = backtrace(frames, FRAMES); i-- > 0;)
+        hash = (hash ^ (uintptr_t)frames[i]) * 1099511628211u;
+    return hash ? hash : 1;
+}
+
+static void note_place(long number) {
+    uint64_t hash = hash_of_place();
+    while (atomic_flag_test_and_set(&places_lock))
+        ;
+    for (size_t i = 0; i < PLACES; i++) { // where the table is full a place is left out
+        Place *place = &places[(hash + i) % PLACES];
+        if (place->hash && place->hash != hash) continue;
+        place->hash = hash;
+        if (!place->first)
+            place->first = number;
+        else if (!place->second)
+            place->second = number;
+        else
+            place->last = number;
+        break;
+    }
+    atomic_flag_clear(&places_lock);
+}
+
+// backtrace() allocates when it is first called, so that is before main.
+static void prepare_places(void) {
+    backtrace(&(void *){NULL}, 1);
+}
+
 static bool fails(bool kind) {
     if (!armed || !kind) return false;
     long number = atomic_fetch_add(&calls, 1) + 1;
+    if (!fail_at && count_file >= 0) note_place(number);
     if (!fail_at || number < fail_at) return false;
     atomic_store(&struck, true);
     return number == fail_at || for_ever;
 }
 
-// backtrace() allocates when it is first called, so that is before main.
 static bool is_excepted(void) {
     void *frames[24];
     Dl_info of;
@@ -256,10 +307,6 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 
 static int (*real_main)(int, char **, char **);
 
-// Opened at the start: the program's sandbox lets no new file be written. A high number, since
-// tests count on the low ones.
-static int count_file = -1;
-
 static void open_count(void) {
     const char *path = getenv("FAULT_COUNT");
     if (!path) return;
@@ -268,12 +315,22 @@ static void open_count(void) {
     syscall(SYS_close, fd);
 }
 
+static void write_number(long number) {
+    char text[32];
+    int length = snprintf(text, sizeof text, "%ld\n", number);
+    if (syscall(SYS_write, count_file, text, length) != length) _exit(99);
+}
+
 static void write_count(void) {
     armed = false;
-    char text[32];
-    int length = snprintf(text, sizeof text, "%ld\n", atomic_load(&calls));
-    if (count_file >= 0 && syscall(SYS_write, count_file, text, length) == length)
-        syscall(SYS_close, count_file);
+    if (count_file < 0) return;
+    write_number(atomic_load(&calls));
+    for (size_t i = 0; i < PLACES && !fail_at; i++) {
+        const long numbers[] = {places[i].first, places[i].second, places[i].last};
+        for (size_t n = 0; n < 3 && numbers[n]; n++)
+            write_number(numbers[n]);
+    }
+    syscall(SYS_close, count_file);
 }
 
 static int armed_main(int argc, char **argv, char **environment) {
@@ -295,7 +352,7 @@ static int armed_main(int argc, char **argv, char **environment) {
     given_errno = number ? atoi(number) : 0;
     given_signal = signal_number ? atoi(signal_number) : SIGINT;
     excepted = getenv("FAULT_EXCEPT");
-    if (excepted) backtrace(&(void *){NULL}, 1);
+    prepare_places();
     open_count();
     atexit(write_count);
     armed = true;

@@ -55,14 +55,19 @@ TestRun typed_with_fault(const Fault *fault, const char *line, const TypedKeys *
     return run;
 }
 
-long count_calls(const Fault *fault, const char *const *argv, int usual_code) {
+// What FAULT_COUNT receives of a run without a fault; the caller frees it.
+static char *count_places(const Fault *fault, const char *const *argv, int usual_code) {
     Fault none = *fault;
     none.at = 0;
     none.count_path = test_temporary("count");
     TestRun run = run_with_fault(&none, argv);
     CHECK_INT(run.status, usual_code);
     test_run_free(&run);
-    char *text = test_read_file(none.count_path, NULL);
+    return test_read_file(none.count_path, NULL);
+}
+
+long count_calls(const Fault *fault, const char *const *argv, int usual_code) {
+    char *text = count_places(fault, argv, usual_code);
     long count = atol(text);
     free(text);
     return count;
@@ -99,22 +104,36 @@ static void check_fault(const Walk *walk, long at, bool for_ever) {
     test_run_free(&run);
 }
 
+// Thousands of calls come from some hundred places.
+enum { FEW_CALLS = 100 };
+
+// The call to try after `at`: the next number of the text, or without one the next of all calls.
+static bool next_call(long *at, long calls, const char **numbers) {
+    if (!*numbers) return ++*at <= calls;
+    char *end = NULL;
+    *at = strtol(*numbers, &end, 10);
+    bool found = end != *numbers;
+    *numbers = end;
+    return found;
+}
+
 void walk_through(Walk *walk) {
     need_faults();
     walk->wanted = test_run(walk->argv, walk->input, walk->input ? strlen(walk->input) : 0);
     CHECK_INT(walk->wanted.status, walk->usual_code);
-    long calls = count_calls(&(Fault){.kind = walk->kind, .input = walk->input}, walk->argv,
-                             walk->usual_code);
+    char *places = count_places(&(Fault){.kind = walk->kind, .input = walk->input}, walk->argv,
+                                walk->usual_code);
+    long calls = strtol(places, NULL, 10), tried = 0;
     CHECK(calls > 0, "nothing to walk through");
     // A call that is interrupted for ever is made for ever.
     int ways = strcmp(walk->kind, "again") ? 2 : 1;
-    // Thousands of calls are mostly those of one loop: behind the first ones about so many more.
-    enum { FIRST = 600, MORE = 600 };
-    long step = getenv("LIMPID_ALL_FAULTS") ? 1 : (calls - FIRST) / MORE + 1, tried = 0;
-    for (long at = 1; at <= calls; at += at < FIRST ? 1 : step, tried++)
+    bool all = calls <= FEW_CALLS || getenv("LIMPID_ALL_FAULTS");
+    const char *numbers = all ? NULL : strchr(places, '\n');
+    for (long at = 0; next_call(&at, calls, &numbers); tried++)
         for (int for_ever = 0; for_ever < ways; for_ever++)
             check_fault(walk, at, for_ever);
     fprintf(stderr, "%ld of %ld %s calls of %s\n", tried, calls, walk->kind, walk->argv[1]);
+    free(places);
     test_run_free(&walk->wanted);
 }
 

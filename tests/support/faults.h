@@ -38,10 +38,10 @@ typedef struct Walk {
     TestRun wanted;    // the undisturbed run, filled in
 } Walk;
 
-// Lets each call of that kind fail, once alone and once with all later ones; of some thousands the
-// first and a part of the others, without LIMPID_ALL_FAULTS in the environment. Every run must
-// print what it prints without faults; or end with the right exit code and one error line, after a
-// beginning of the usual output.
+// Lets each call of that kind fail, once alone and once with all later ones; where there are more
+// than a hundred, without LIMPID_ALL_FAULTS in the environment, three from each place in the
+// program: the first, the second and the last. Every run must print what it prints without faults;
+// or end with the right exit code and one error line, after a beginning of the usual output.
 void walk_through(Walk *walk);
 
 #define WALK(kind_, other_, ...)                                                                   \
