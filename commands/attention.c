@@ -108,10 +108,12 @@ static bool joins_layers(const AttentionCapture *c) {
 
 // ---- over layers ----
 
-// The mean over the layers, into the first one's matrix: of a key that some layers hide, over the
-// others.
+// The mean over the layers, into the first one's matrix. A key that some layers hide has weight 0
+// there, so that the weights of a query still add up to 1; it has no score there, so that the mean
+// of scores is over the other layers.
 static void mean_of_layers(const AttentionCapture *c) {
     size_t cells = c->tokens->count * c->tokens->count;
+    bool weights = c->stage == ATTENTION_WEIGHTS;
     float *out = attention_matrix(c, c->first_layer, 0);
     for (size_t i = 0; i < cells; i++) {
         double sum = 0;
@@ -120,7 +122,7 @@ static void mean_of_layers(const AttentionCapture *c) {
             float value = attention_matrix(c, c->first_layer + l, 0)[i];
             if (!isnan(value)) sum += (double)value, seen++;
         }
-        out[i] = seen ? (float)(sum / seen) : NAN;
+        out[i] = seen ? (float)(sum / (weights ? c->n_layers : seen)) : NAN;
     }
 }
 

@@ -15,23 +15,67 @@ static bool wants_ranks(const Options *o) {
     return o->ranks || o->layers_per_rank.count;
 }
 
+// What is printed. Each report has options of its own; one that it does not use is refused.
+enum {
+    WHOLE = 1,
+    INTENSITY = 2,
+    SAVINGS = 4,
+    SWEEP = 8,
+    FIT = 16,
+    RANKS = 32,
+    MEASURE = 64,
+    TABLE = 128, // of the presets
+    EVERY = 255
+};
+static const struct {
+    OptionId id;
+    const char *name;
+    int reports;
+} USED_BY[] = {
+    {OPTION_SEQ, "seq", EVERY & ~INTENSITY},
+    {OPTION_COST_BATCH, "batch", EVERY & ~(INTENSITY | SAVINGS | TABLE)},
+    {OPTION_COST_TYPE, "type", EVERY & ~(SAVINGS | SWEEP)},
+    {OPTION_KV, "kv", EVERY & ~INTENSITY},
+    {OPTION_PATTERN, "pattern", WHOLE | MEASURE},
+    {OPTION_MACHINE, "machine", WHOLE | INTENSITY},
+    {OPTION_RIDGE, "ridge", WHOLE | INTENSITY},
+    {OPTION_JSON, "json", WHOLE | MEASURE},
+    {OPTION_CSV, "csv", SWEEP},
+    {OPTION_SVG, "svg", SWEEP},
+    {OPTION_PNG, "png", SWEEP},
+};
+
+static const char *report_name(int report) {
+    return report & INTENSITY ? "--intensity"
+           : report & SAVINGS ? "--savings"
+           : report & SWEEP   ? "--sweep"
+           : report & FIT     ? "--max-memory"
+           : report & RANKS   ? "--ranks"
+           : report & MEASURE ? "--measure"
+           : report & TABLE   ? "presets"
+                              : "the whole report";
+}
+
+// The reports that were asked for.
+static int asked_reports(const Options *o) {
+    int asked = (o->intensity ? INTENSITY : 0) | (o->savings ? SAVINGS : 0) |
+                (o->sweep ? SWEEP : 0) | (o->max_memory ? FIT : 0) | (wants_ranks(o) ? RANKS : 0) |
+                (o->measure ? MEASURE : 0) | (!strcmp(o->model, PRESETS) ? TABLE : 0);
+    return asked ? asked : WHOLE;
+}
+
 static bool check_options(const Options *o, Error *error) {
-    int reports = o->intensity + o->savings + o->sweep + o->measure + (o->max_memory != NULL) +
-                  wants_ranks(o);
-    if (reports > 1)
+    int report = asked_reports(o);
+    if (report & (report - 1))
         return error_set(error, ERROR_USAGE,
                          "one of --intensity, --savings, --sweep, --max-memory, --ranks and "
-                         "--measure at a time");
-    if ((o->csv || o->svg || o->png) && !o->sweep)
-        return error_set(error, ERROR_USAGE, "--csv, --svg and --png are of --sweep");
-    if (o->json && (o->intensity || o->savings || o->sweep || o->max_memory || wants_ranks(o)))
-        return error_set(error, ERROR_USAGE, "--json is of the whole report and of --measure");
+                         "--measure at a time, and none with presets");
+    for (size_t i = 0; i < sizeof USED_BY / sizeof *USED_BY; i++)
+        if (option_given(o, USED_BY[i].id) && !(USED_BY[i].reports & report))
+            return error_set(error, ERROR_USAGE, "--%s: %s does not use it", USED_BY[i].name,
+                             report_name(report));
     if (option_given(o, OPTION_RIDGE) && option_given(o, OPTION_MACHINE))
         return error_set(error, ERROR_USAGE, "one of --ridge and --machine");
-    if (option_given(o, OPTION_RIDGE) && reports && !o->intensity)
-        return error_set(error, ERROR_USAGE, "--ridge is of the whole report and of --intensity");
-    if (o->pattern && reports && !o->measure)
-        return error_set(error, ERROR_USAGE, "--pattern is of the whole report and of --measure");
     double bytes;
     return !o->max_memory || cost_parse_size(&bytes, o->max_memory, error);
 }

@@ -283,6 +283,8 @@ static bool check_ablate_each(const Options *o, Error *error) {
                         : o->steers.count                   ? "steer"
                         : option_given(o, OPTION_ABLATE_TO) ? "ablate-to"
                                                             : NULL;
+    if (o->all && !o->ablate_each)
+        return error_set(error, ERROR_USAGE, "--all is of --ablate-each");
     return !o->ablate_each || !other ||
            error_set(error, ERROR_USAGE, "--ablate-each excludes --%s", other);
 }
@@ -324,6 +326,8 @@ static bool check_patterns(Run *run, const Options *o, Error *error) {
 
 // A terminal is no text: nobody types one there.
 static bool check_source(const Options *o, Error *error) {
+    if (o->file && o->ids_file)
+        return error_set(error, ERROR_USAGE, "-f and --ids: one of them is the text");
     if (o->file || o->ids_file || !isatty(STDIN_FILENO)) return true;
     return error_set(error, ERROR_USAGE,
                      "no text: it is -f FILE, --ids FILE or standard input from a file or a pipe");

@@ -24,7 +24,9 @@ enum {
     LABEL_WIDTH = 96,
     LINE = 18,
     GAP = 16,
-    LEGEND_WIDTH = 160
+    LEGEND_WIDTH = 160,
+    CHARACTER = 7, // of a text's width
+    BOLD_CHARACTER = 8
 };
 
 // Where things are, in pixels. From the upper left corner; y grows downwards.
@@ -82,6 +84,24 @@ static bool has_col_labels(const Picture *p) {
 
 // Of one panel a cell is CELL pixels. Of several it is chosen so that a panel is about SMALL_PANEL
 // wide, between SMALL_CELL and CELL. Panels without a given number in a row form about a square.
+// About the width of a text, in pixels: browsers have their own fonts.
+static double text_width(const char *text, double of_character) {
+    size_t count = 0;
+    for (; text && *text; text++)
+        count += (*text & 0xc0) != 0x80; // a byte that begins a UTF-8 character
+    return of_character * (double)count;
+}
+
+// A panel is as wide as its title, so that the next one's stands beside it.
+static double panel_width(const Picture *p, int cell) {
+    double width = (double)p->cols * cell;
+    for (size_t i = 0; i < p->n_panels; i++) {
+        double title = text_width(p->panels[i].title, CHARACTER);
+        if (title > width) width = title;
+    }
+    return width + GAP;
+}
+
 static Layout lay_out(const Picture *p) {
     int small = (int)(SMALL_PANEL / p->cols);
     Layout l = {.picture = p, .cell = small > SMALL_CELL ? small : SMALL_CELL};
@@ -93,8 +113,7 @@ static Layout lay_out(const Picture *p) {
     l.down = (p->n_panels + l.across - 1) / l.across;
     l.left = has_row_labels(p) ? LABEL_WIDTH : GAP;
     l.top = (p->title ? 2 : 1) * LINE + (has_col_labels(p) ? LABEL_WIDTH : 0);
-    l.width = (double)p->cols * l.cell + GAP;
-    if (p->n_panels > 1 && l.width < LABEL_WIDTH) l.width = LABEL_WIDTH; // room for titles
+    l.width = panel_width(p, l.cell);
     l.height = (double)p->rows * l.cell + LINE + GAP / 2.0;
     return l;
 }
@@ -162,7 +181,9 @@ static void put_document(Buffer *out, const Shrunk *s) {
     Layout l = lay_out(p);
     double legend = l.top + (double)l.down * l.height - LINE + GAP;
     double width = l.left + (double)l.across * l.width + LABEL_WIDTH, least = l.left + 480;
+    double title = 2 * GAP + text_width(p->title, BOLD_CHARACTER);
     if (width < least) width = least; // the legend
+    if (width < title) width = title;
     buffer_print(out,
                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" width=\"%g\" "
                  "height=\"%g\" font-family=\"sans-serif\" font-size=\"11\" "

@@ -357,8 +357,9 @@ bool attention_rope(const Options *o, Error *error) {
     int prompt = (int)s.tokens.count, longest = prompt > s.n ? prompt : s.n;
     int rows = longest < SESSION_MAX_ROWS ? longest : SESSION_MAX_ROWS;
     SessionModel wanted = {.context = longest, .max_rows = rows};
-    good = good && session_open_model(&session, &wanted, error) && reserve(&s, error) &&
-           compute(&s, error) && print(&s, &files, error);
+    good = good && session_open_model(&session, &wanted, error) &&
+           (!takes_query(o) || session_intervene(&session, s.tokens.ids, s.tokens.count, error)) &&
+           reserve(&s, error) && compute(&s, error) && print(&s, &files, error);
     id_list_free(&s.tokens);
     free(s.vector);
     picture_files_free(&files);

@@ -166,7 +166,7 @@ static bool verdict(const Measure *m, Error *error) {
 
 bool cost_print_measure(const CostRun *r, Error *error) {
     Measure m = {.run = r};
-    if (r->is_outline || option_given(r->options, OPTION_TYPE))
+    if (r->is_outline || option_given(r->options, OPTION_COST_TYPE))
         return error_set(error, ERROR_USAGE,
                          "--measure runs the model: a file with weights, without --type");
     if (r->seq > config_longest_context(r->config))

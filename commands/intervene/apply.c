@@ -150,26 +150,30 @@ static bool check_stage(void *context, const Model *m, Stage *stage) {
     return false;
 }
 
-// Positions from the end are those of the prompt.
-static bool resolve_positions(Change *c, size_t n_prompt, Error *error) {
+// Positions from the end are those of the prompt. Those behind it may come, up to the context.
+static bool resolve_positions(Change *c, size_t n_prompt, int context, Error *error) {
     int n = (int)n_prompt;
     from_end(&c->positions, n);
     if (c->positions.begin < 0 || c->positions.begin >= c->positions.end)
         return error_set(error, ERROR_USAGE, "%s: no such position in a prompt of %d tokens",
                          c->text, n);
+    if (c->positions.begin >= context)
+        return error_set(error, ERROR_USAGE,
+                         "%s: no such position: the prompt has %d tokens, and the text at most %d",
+                         c->text, n, context);
     if (c->kind != CHANGE_TO_ROWS || (size_t)c->positions.begin < c->n_rows) return true;
     return error_set(error, ERROR_USAGE, "%s: the file has positions 0 to %zu", c->text,
                      c->n_rows - 1);
 }
 
-static bool check_changes(Interventions *all, Error *error) {
+static bool check_changes(Interventions *all, int context, Error *error) {
     if (all->failure.code) return error_copy(error, &all->failure);
     for (size_t k = 0; k < all->count; k++) {
         Change *c = &all->changes[k];
         if (!c->seen)
             return error_set(error, ERROR_USAGE, "%s: this model does not compute %s", c->text,
                              stage_name(c->place.id));
-        if (!resolve_positions(c, all->n_prompt, error)) return false;
+        if (!resolve_positions(c, all->n_prompt, context, error)) return false;
     }
     return true;
 }
@@ -231,8 +235,8 @@ bool interventions_attach(Interventions *all, Model *m, const int32_t *prompt, s
     if (!all) return true;
     uint32_t stages = 0;
     all->n_prompt = n_prompt;
-    if (!run_pass(all, m, check_stage, prompt, 1, error) || !check_changes(all, error) ||
-        !find_means(all, m, prompt, error))
+    if (!run_pass(all, m, check_stage, prompt, 1, error) ||
+        !check_changes(all, m->options.context, error) || !find_means(all, m, prompt, error))
         return false;
     for (size_t k = 0; k < all->count; k++)
         stages |= 1u << all->changes[k].place.id;

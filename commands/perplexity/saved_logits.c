@@ -98,10 +98,10 @@ static bool check_metadata(SavedLogits *s, const LogitsKey *key, Error *error) {
                              "not a file of saved logits: the metadata has no \"%s\"",
                              wanted.names[i]);
         if (strcmp(value, wanted.values[i]) != 0)
-            return error_set(error, ERROR_FILE,
-                             "%s: these logits were saved with %.40s, this run has %s",
-                             i == N_KEYS - 1 ? "another text (text_hash)" : wanted.names[i], value,
-                             wanted.values[i]);
+            return error_set(
+                error, ERROR_FILE, "%s: these logits were saved with %.40s, this run has %s",
+                i == N_KEYS - 1 ? "another text or other --windows (text_hash)" : wanted.names[i],
+                value, wanted.values[i]);
     }
     return safetensors_metadata(&s->file, "model", &s->model, error) &&
            safetensors_metadata(&s->file, "precision", &s->precision, error) &&

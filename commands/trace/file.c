@@ -51,6 +51,22 @@ static void note_stage(void *context, const Model *model, const Stage *stage) {
     f->count++;
 }
 
+// Each --only means a stage at least.
+static bool check_only(const TraceFile *f, Error *error) {
+    const TextList *only = &f->session->options->only_names;
+    for (int i = 0; i < only->count; i++) {
+        bool found = false;
+        for (size_t k = 0; k < f->count && !found; k++)
+            found = name_matches(only->texts[i], f->tensors[k].name);
+        if (!found)
+            return error_set(error, ERROR_USAGE,
+                             "--only %.60s: no stage of this model has such a name (docs/trace.md "
+                             "lists them)",
+                             only->texts[i]);
+    }
+    return true;
+}
+
 bool trace_file_plan(TraceFile *f, Error *error) {
     Model *model = f->session->model;
     Error cause = {0};
@@ -62,9 +78,7 @@ bool trace_file_plan(TraceFile *f, Error *error) {
     // NaN does not stop a trace, which shows where it comes from.
     if (!good && cause.code != ERROR_NONFINITE) return error_copy(error, &cause);
     if (f->failure.code) return error_copy(error, &f->failure);
-    if (f->count) return true;
-    return error_set(error, ERROR_USAGE,
-                     "--only: no stage of this model has such a name (docs/trace.md lists them)");
+    return check_only(f, error);
 }
 
 bool trace_file_wants_logits(const TraceFile *f) {

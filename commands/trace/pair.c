@@ -94,6 +94,22 @@ static bool index_tensors(NameIndex *index, SafetensorsFile *file, Error *error)
     return names_index(index, entries, file->count, "tensor", error);
 }
 
+static bool is_listed(const char *pattern, const Listed *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (name_matches(pattern, list[i].tensor->plan.name)) return true;
+    return false;
+}
+
+// Each --only means a tensor of A or B at least.
+static bool check_only(const TextList *only, const Listed *a, size_t n_a, const Listed *b,
+                       size_t n_b, Error *error) {
+    for (int i = 0; i < only->count; i++)
+        if (!is_listed(only->texts[i], a, n_a) && !is_listed(only->texts[i], b, n_b))
+            return error_set(error, ERROR_USAGE, "--only %.60s: no tensor has such a name",
+                             only->texts[i]);
+    return true;
+}
+
 // A tensor of A is part of a pair, or only in A. Then those that are only in B.
 static bool pair(TraceDiff *d, const TextList *only, const char *order, Error *error) {
     NameIndex names_a, names_b;
@@ -101,7 +117,8 @@ static bool pair(TraceDiff *d, const TextList *only, const char *order, Error *e
     Arena *arena = &d->a.arena;
     Listed *in_a = list_tensors(&d->a, only, order, &n_a, error);
     Listed *in_b = in_a ? list_tensors(&d->b, only, order, &n_b, error) : NULL;
-    if (!in_b || !index_tensors(&names_a, &d->a, error) || !index_tensors(&names_b, &d->b, error))
+    if (!in_b || !check_only(only, in_a, n_a, in_b, n_b, error) ||
+        !index_tensors(&names_a, &d->a, error) || !index_tensors(&names_b, &d->b, error))
         return false;
     d->tensors = arena_alloc(arena, n_a, sizeof *d->tensors, error);
     d->only_a = arena_alloc(arena, n_a, sizeof *d->only_a, error);

@@ -48,6 +48,7 @@ static bool take_sizes(View *v, Error *error) {
     v->layers = s.n_layers, v->heads = s.n_heads, v->kv_heads = s.n_kv_heads;
     v->head_dim = s.head_dim, v->dim = s.dim, v->hidden_dim = s.hidden_dim;
     v->vocab_size = s.vocab_size;
+    v->vocab_known = s.vocab_size;
     for (size_t i = 0; i < v->trace->count; i++) {
         int layer = trace_layer(v->trace->tensors[i].plan.name);
         if (layer >= v->layers && layer < LIMIT_LAYERS) v->layers = layer + 1;
@@ -215,8 +216,9 @@ static void widen_vocabulary(View *v) {
     const SafetensorsTensor *t = safetensors_find(v->trace, "logits");
     if (!t) t = safetensors_find(v->trace, "lm_head");
     v->of_logits = t;
-    if (t && is_wanted(v, t) && t->plan.n_dims == 2 && t->plan.shape[1] > (uint64_t)v->vocab_size)
-        v->vocab_size = (int)t->plan.shape[1];
+    if (!t || !is_wanted(v, t) || t->plan.n_dims != 2) return;
+    v->vocab_known = true;
+    if (t->plan.shape[1] > (uint64_t)v->vocab_size) v->vocab_size = (int)t->plan.shape[1];
 }
 
 bool view_load_trace(View *v, Error *error) {

@@ -25,12 +25,20 @@ bool view_is_trace(const char *path) {
 
 // A run of a model has these, a trace has not.
 static bool check_options(const Options *o, Error *error) {
+    const char *of_a_run = o->pattern                          ? "pattern"
+                           : o->ablate                         ? "ablate"
+                           : o->patches.count                  ? "patch"
+                           : o->steers.count                   ? "steer"
+                           : option_given(o, OPTION_ABLATE_TO) ? "ablate-to"
+                           : option_given(o, OPTION_PRECISION) ? "precision"
+                           : option_given(o, OPTION_KV)        ? "kv"
+                           : option_given(o, OPTION_SPECIAL)   ? "special"
+                                                               : NULL;
     if (o->prompt || o->file || o->prompt_ids || option_given(o, OPTION_NEW_TOKENS))
         return error_set(error, ERROR_USAGE,
                          "a trace has its tokens: no -i, -f, --prompt-ids or -n with it");
     if (o->budget && !o->other) return error_set(error, ERROR_USAGE, "--budget is of two traces");
-    if (o->pattern) return error_set(error, ERROR_USAGE, "--pattern is of a run, not of a trace");
-    return true;
+    return !of_a_run || error_set(error, ERROR_USAGE, "--%s is of a run, not of a trace", of_a_run);
 }
 
 static bool make_blocks(View *v, Page *page, Error *error) {
@@ -38,6 +46,14 @@ static bool make_blocks(View *v, Page *page, Error *error) {
     return view_choose_layers(v, error) && view_candidates(v, page, error) &&
            view_heads(v, page, error) && view_flow(v, page, error) &&
            view_attention_blocks(v, page, error) && view_stage_blocks(v, page, error);
+}
+
+// As of a model (limpid_open): one with more tokens is another's.
+static bool check_vocabulary(const View *v, Error *error) {
+    int size = tokenizer_size(v->session->tokenizer);
+    return !v->vocab_known || size <= v->vocab_size ||
+           error_set(error, ERROR_FILE, "the tokenizer has %d tokens, the trace's model only %d",
+                     size, v->vocab_size);
 }
 
 static bool view_file(View *v, const OutputFile *out, Error *error) {
@@ -50,7 +66,8 @@ static bool view_file(View *v, const OutputFile *out, Error *error) {
     interrupt_begin();
     bool good = view_load_trace(v, error);
     if (good && o->tokenizer)
-        good = session_open_tokenizer(v->session, o->tokenizer, v->vocab_size, error);
+        good = session_open_tokenizer(v->session, o->tokenizer, v->vocab_size, error) &&
+               check_vocabulary(v, error);
     good = good && make_blocks(v, &page, error);
     if (mapping_damaged(&v->trace->mapping))
         good = error_set(error, ERROR_IO, "%s: the file was cut short while it was read",

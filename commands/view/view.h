@@ -79,6 +79,7 @@ typedef struct View {
     IdList ids;       // owned: the prompt, by the end with what was generated
     size_t n_prompt, n;
     int layers, heads, kv_heads, head_dim, dim, hidden_dim, vocab_size; // 0: unknown
+    bool vocab_known; // of a trace: its vocab_size is not only that of its tokens
 
     ViewStage *stages; // in the order of computation; owned
     size_t n_stages, room;

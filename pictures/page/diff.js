@@ -2,12 +2,14 @@
 // Two traces of the same tokens: where they differ first, and by how much from there on.
 const diffEntries = () => core.diff.entries;
 
-// A NaN or infinity in one of the two has no size: it counts as infinite.
-const sizeOf = (entry) => (entry.verdict === "not finite" ? Infinity : fromJson(entry.maxAbs) ?? 0);
-const differs = (entry) => sizeOf(entry) !== 0;
+// A difference with a NaN or infinity has no size: its column is full, and whether the bits are the
+// same is not known.
+const isSized = (entry) => entry.verdict !== "not finite";
+const sizeOf = (entry) => (isSized(entry) ? fromJson(entry.maxAbs) ?? 0 : Infinity);
+const differs = (entry) => isSized(entry) && sizeOf(entry) !== 0;
 const DIFF_SHOWN = {
     over: ["beyond the tolerance", (entry) => entry.verdict !== "within"],
-    different: ["not the same bits", differs],
+    different: ["not the same bits, or not finite", (entry) => sizeOf(entry) !== 0],
     all: ["all", () => true],
 };
 
@@ -24,7 +26,7 @@ addView({
         this.first = diffEntries().findIndex((entry) => entry.id === core.diff.first);
         this.canvas = el("canvas", { role: "img", "aria-label": "largest difference of each stage" });
         this.table = el("div", { class: "scroll tall" });
-        this.shown = this.first >= 0 ? "over" : diffEntries().some(differs) ? "different" : "all";
+        this.shown = this.first >= 0 ? "over" : diffEntries().some(DIFF_SHOWN.different[1]) ? "different" : "all";
         const options = Object.entries(DIFF_SHOWN).map(([key, [label, keep]]) => [key, `${label}: ${diffEntries().filter(keep).length}`]);
         const only = choice("stages in the table", options, this.shown, (key) => { this.shown = key; this.list(); });
         body.append(this.summary(), el("div", { class: "scroll" }, this.canvas), el("div", { class: "controls" }, only), this.table);
@@ -34,8 +36,10 @@ addView({
 
     summary() {
         const { a, b, first } = core.diff, bit = diffEntries().find(differs);
+        const unsized = diffEntries().filter((entry) => !isSized(entry)).length;
         const words = [first == null ? "No stage is off by more than its tolerance." : el("b", null, `The first stage off by more than its tolerance is ${first}.`),
-            bit ? ` The first that is not the same bit for bit is ${bit.id}.` : " All bits are the same."];
+            bit ? ` The first that is not the same bit for bit is ${bit.id}.` : unsized ? "" : " All bits are the same.",
+            unsized ? ` Stages with a number that is not finite in A or in B: ${unsized}.` : ""];
         return el("p", { class: "facts" }, "A: ", el("code", null, a && a.name), " B: ", el("code", null, b && b.name), el("br"), words);
     },
 
@@ -65,7 +69,7 @@ addView({
     hover(x, event) {
         const entry = this.entryAt(x);
         if (!entry) return hideTip();
-        showTip(event, entry.id, differs(entry) ? `max |A − B| ${short(sizeOf(entry))}` : "the same bits", entry.verdict || "");
+        showTip(event, entry.id, differs(entry) ? `max |A − B| ${short(sizeOf(entry))}` : isSized(entry) ? "the same bits" : "a number that is not finite", entry.verdict || "");
     },
 
     // What is not finite has a full column, in the colour of NaN.

@@ -303,7 +303,7 @@ Test(perplexity, logits_of_another_run_are_refused) {
                      "window: these logits were saved with 32, this run has 16");
     check_kl_refused(ids, "|--window|32|--stride|16", path, "stride");
     check_kl_refused(ids, "|--window|32|--second-half", path, "second_half");
-    check_kl_refused(ids, "|--window|32|--windows|1", path, "another text (text_hash)");
+    check_kl_refused(ids, "|--window|32|--windows|1", path, "another text or other --windows (text_hash)");
     check_kl_refused(ids_file("other", -1, 1, 64), "|--window|32", path, "another text");
     check_kl_refused(ids, "", small_model(), "builtin.gguf: ");
     check_kl_refused(ids, "", ids, "ids: ");

@@ -188,6 +188,25 @@ Test(attention, means_and_rollout_keep_the_sum) {
     }
 }
 
+// A key that a layer's window hides has weight 0 there.
+Test(attention, a_mean_over_layers_with_windows_keeps_the_sum) {
+    enum { TOKENS = 12 };
+    TestRun r =
+        numbers(test_reference_model("gemma3"), "--prompt-ids|1,2,3,4,5,6,7,8,9,10,11,12|--mean");
+    double sums[TOKENS] = {0}, value;
+    int query, key, length, cells = 0;
+    for (const char *at = after_header(&r);
+         sscanf(at, "all,mean,%d,%d,%lf\n%n", &query, &key, &value, &length) == 3; at += length) {
+        CHECK(query < TOKENS, "query %d", query);
+        sums[query] += value;
+        cells++;
+    }
+    CHECK_INT(cells, TOKENS * (TOKENS + 1) / 2);
+    for (int q = 0; q < TOKENS; q++)
+        CHECK_NEAR(sums[q], 1, 1e-5);
+    test_run_free(&r);
+}
+
 // Worked out again from the CSV.
 Test(attention, entropy_is_that_of_the_weights) {
     Head h = one_head("--layer|4|--head|3");

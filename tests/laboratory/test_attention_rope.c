@@ -105,10 +105,9 @@ Test(rope, similarity_depends_on_the_distance_alone) {
 }
 
 // A query q whose pairs (j, j + half) have lengths a_j: sum a_j^2 cos(d f_j) / |q|^2. The trace has
-// q, f = theta^(-2j / head_dim).
+// q, f = theta^(-2j / head_dim). `options`: the prompt, and what changes the run.
 static void check_query(const char *model, const char *stage, const char *theta_key, int layer,
-                        int head) {
-    static const char IDS[] = "--prompt-ids|1,5,9,12,30";
+                        int head, const char *options) {
     enum { TOKENS = 5 };
     double with[MOST * MOST];
     char line[700], name[80], value[4000];
@@ -117,14 +116,14 @@ static void check_query(const char *model, const char *stage, const char *theta_
     size_t heads = (size_t)atoi(json_value(value, r.out, "n_heads"));
     double theta = atof(json_value(value, r.out, theta_key));
     test_run_free(&r);
-    snprintf(line, sizeof line, "%s|--precision|f32|--kv|f32", IDS);
+    snprintf(line, sizeof line, "%s|--precision|f32|--kv|f32", options);
     char *path = write_trace(model, line, "query.safetensors");
     SafetensorsFile trace = open_trace(path);
     snprintf(name, sizeof name, "model.layers.%d.self_attn.%s", layer, stage);
     float *queries = trace_values(&trace, name, TOKENS, 0);
     const float *q = queries + ((TOKENS - 1) * heads + (size_t)head) * width;
     snprintf(line, sizeof line, "attention|%s|--rope|--layer|%d|--head|%d|%s|--precision|f32",
-             model, layer, head, IDS);
+             model, layer, head, options);
     size_t n = read_similarities(with, line);
     for (size_t d = 0; d < n; d++) {
         double sum = 0, squares = 0;
@@ -142,11 +141,14 @@ static void check_query(const char *model, const char *stage, const char *theta_
 }
 
 Test(rope, rotates_a_query_as_the_model_does) {
-    check_query(small_model(), "q_proj", "rope_theta", 2, 4);
-    check_query(test_reference_model("llama-tied"), "q_proj", "rope_theta", 1, 1);
-    check_query(test_reference_model("qwen3"), "q_norm", "rope_theta", 0, 1);
-    check_query(test_reference_model("nanochat"), "q_proj", "rope_theta", 0, 1);
-    check_query(test_reference_model("gemma3"), "q_norm", "rope_theta_local", 0, 1);
+    static const char FIVE[] = "--prompt-ids|1,5,9,12,30";
+    check_query(small_model(), "q_proj", "rope_theta", 2, 4, FIVE);
+    check_query(test_reference_model("llama-tied"), "q_proj", "rope_theta", 1, 1, FIVE);
+    check_query(test_reference_model("qwen3"), "q_norm", "rope_theta", 0, 1, FIVE);
+    check_query(test_reference_model("nanochat"), "q_proj", "rope_theta", 0, 1, FIVE);
+    check_query(test_reference_model("gemma3"), "q_norm", "rope_theta_local", 0, 1, FIVE);
+    check_query(small_model(), "q_proj", "rope_theta", 2, 4,
+                "--prompt-ids|1,5,9,12,30|--ablate|L0.ffn,L1.att");
 }
 
 Test(rope, is_refused_where_nothing_rotates) {

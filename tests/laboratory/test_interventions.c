@@ -408,6 +408,7 @@ Test(interventions, an_index_outside_of_a_stage_is_refused) {
         {"--patch|layers.1.att_out[0,192]=0", "the indices 0 to 191"},
         {"--patch|layers.1.att_out[0,1,1]=0", "a row of att_out has 1 dimension"},
         {"--patch|layers.1.att_out[-7]=0", "no such position in a prompt of 6 tokens"},
+        {"--patch|layers.1.att_out[9999]=0", "no such position: the prompt has 6 tokens"},
         {"--patch|layers.1.ffn_gate=0", "this model does not compute ffn_gate"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {

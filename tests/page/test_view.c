@@ -701,6 +701,15 @@ static PageFile view_traces(const char *a, const char *b, const char *more) {
     return open_page(path);
 }
 
+// Its tokens would have other texts.
+Test(view, a_tokenizer_of_a_larger_vocabulary_is_refused) {
+    char *trace = write_trace(test_reference_model("llama"), "--prompt-ids|1,5,9", "vocab.st");
+    TestRun r =
+        program("view|%s|--out|%s|-z|%s", trace, test_temporary("vocab.html"), small_model());
+    check_refused(&r, ERROR_FILE, "the tokenizer has 2048 tokens, the trace's model only");
+    free(trace);
+}
+
 Test(view, a_trace_gives_a_page_with_all_of_its_tensors) {
     static const char *const FAMILIES[] = {"gemma3",   "olmo2",   "gpt2",
                                            "nanochat", "granite", "gpt_neox"};

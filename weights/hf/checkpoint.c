@@ -394,6 +394,20 @@ static bool check_biases(const Folder *folder, Error *error) {
 }
 
 // model.safetensors goes before an index, as in transformers' from_pretrained.
+// Why a file without config.json is no model. A file that is cut short has another fault than that,
+// and a trace (docs/trace.md) is no model at all.
+static bool explain_file(const Folder *folder, Error *error) {
+    SafetensorsFile file;
+    bool config;
+    if (!file_exists(&config, folder, "config.json", error)) return false;
+    if (config) return true;
+    if (!safetensors_open(&file, folder->checkpoint->path, error)) return false;
+    bool trace = safetensors_find(&file, "input_ids");
+    safetensors_close(&file);
+    return !trace || error_set(error, ERROR_FILE,
+                               "a trace of a run, not a model: `run view FILE` shows it");
+}
+
 bool safetensors_read(Checkpoint *checkpoint, Error *error) {
     static const char SINGLE_NAME[] = "model.safetensors";
     Folder folder;
@@ -411,6 +425,7 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error) {
         return refuse_directory(checkpoint->path, config ? ERROR_FILE : ERROR_IO,
                                 "model.safetensors, an index of its parts", error);
     }
+    if (is_file && !explain_file(&folder, error)) return false;
     if (!read_configs(&folder, error) || !read_template(&folder, error)) return false;
     return (single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)
                    : read_index(&folder, error)) &&
