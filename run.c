@@ -65,6 +65,7 @@ static bool run(int argc, char **argv, Error *error) {
     const Command *command = take_command(&argc, &argv, error);
     Options options;
     if (!command) return false;
+    ranks_expect(command);
     if (!options_parse(&options, command->bit, argc, argv, error)) return false;
     if (options.help) {
         help_command(command);

@@ -59,9 +59,12 @@ bool ranks_run(const Command *command, const Options *options, Error *error);
 // Whether this process is one of several, before they have met.
 bool ranks_started(void);
 
-// Whether this process is to print that line and end with its code. What is wrong with the words
-// is told once, by rank 0, since all ranks have the same; mpirun would end rank 0 when another rank
-// ends with a code.
+// The command, before its options are read: whether their errors are those of all ranks.
+void ranks_expect(const Command *command);
+
+// Whether this process is to print that line and end with its code. What is wrong with the words of
+// a command whose layers are shared is told once, by rank 0, since all ranks have the same; mpirun
+// would end rank 0 when another rank ends with a code.
 bool ranks_tell(const Error *error);
 
 // After the last line has been printed: this rank is done. After a failure of a rank all end.

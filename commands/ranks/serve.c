@@ -12,11 +12,20 @@
 
 #include <stdlib.h>
 
+static bool may_have_ranks(const Command *command) {
+    return (command->bit & (FOR_GENERATE | FOR_PERPLEXITY | FOR_BENCH)) != 0;
+}
+
 static bool has_ranks(const Command *command, const Options *o) {
     // Processes share the lines of a file of prompts, unless their layers are shared by name.
     if (o->prompts && !o->layers_per_rank.count) return false;
-    return (command->bit & (FOR_GENERATE | FOR_PERPLEXITY)) != 0 ? o->mode == MODE_GENERATE
-                                                                 : command->bit == FOR_BENCH;
+    return may_have_ranks(command) && (command->bit == FOR_BENCH || o->mode == MODE_GENERATE);
+}
+
+static bool has_work_of_its_own; // this process does, so that its errors are its own too
+
+void ranks_expect(const Command *command) {
+    has_work_of_its_own = !may_have_ranks(command);
 }
 
 // A model that is not here is told when rank 0 asks for it: it may have none either.
@@ -33,7 +42,8 @@ static bool serve(const Options *o, Error *error) {
 // -v: which layers are whose comes with the model (session.c).
 bool ranks_run(const Command *command, const Options *o, Error *error) {
     const IntegerList *list = &o->layers_per_rank;
-    if (has_ranks(command, o) && !ranks_begin(list->values, list->count, error)) return false;
+    has_work_of_its_own = !has_ranks(command, o);
+    if (!has_work_of_its_own && !ranks_begin(list->values, list->count, error)) return false;
     sandbox_begin(o, command->bit);
     if (transport_rank()) return serve(o, error);
     return command->run(o, error);
@@ -47,7 +57,8 @@ bool ranks_started(void) {
 bool ranks_tell(const Error *error) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank) rank = getenv("PMI_RANK");
-    return error->code != ERROR_USAGE || !transport_has_others() || !rank || rank[0] == '0';
+    return has_work_of_its_own || error->code != ERROR_USAGE || !transport_has_others() || !rank ||
+           rank[0] == '0';
 }
 
 void ranks_end(const Error *error) {

@@ -261,6 +261,25 @@ Test(ranks, tell_a_wrong_command_line_once) {
     check_ended(MPIRUN "-n 2 $RUN /nowhere/x.gguf -i a </dev/null", 4, "cannot open it");
 }
 
+// A process whose work is its own tells its errors itself, whatever rank it has.
+Test(ranks, tell_what_is_wrong_with_the_work_of_one) {
+    static const char *const LINES[] = {
+        "$RUN merge",
+        "$RUN convert $MODEL $D/out.gguf --type nonsense",
+        "echo '{\"prompt\":\"a\"}' >$D/p; echo old >$D/a.1-of-2.jsonl; "
+        "$RUN $MODEL --prompts $D/p --out $D/a.jsonl",
+    };
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        TestRun r = program_shell(
+            test_text("export OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2; D=%s; mkdir -p $D; %s",
+                      test_temporary("own"), LINES[i]));
+        check_status(&r, 2);
+        CHECK(!strncmp(r.err, "run: ", 5) && strchr(r.err, '\n') == r.err + r.err_size - 1,
+              "%s: %s", LINES[i], r.err);
+        test_run_free(&r);
+    }
+}
+
 // The program of a rank is the child of the one that mpirun has started, with the same variables.
 #define SIGNAL_RANK(number, rank, seconds)                                                         \
     "(" MPIRUN "-n 3 -x LIMPID_RANK_SECONDS=" seconds " -x LIMPID_TEST_JOB=$$ $RUN perplexity -f " \
