@@ -43,6 +43,11 @@ static bool find_format(Chat *chat, Error *error) {
             "the built-in model cannot talk, it only tells stories: try `run -i \"Once "
             "upon a time\"`; scripts/get_model smollm2 of the source tree fetches one that "
             "talks");
+    if (!chat->format && checkpoint_vocabulary(s->checkpoint)->chat_template.length)
+        return error_set(error, ERROR_USAGE,
+                         "%s: its chat template is none that limpid knows: --template NAME sets a "
+                         "format (docs/formats.md lists them)",
+                         checkpoint_path(s->checkpoint));
     if (!chat->format)
         return error_set(error, ERROR_USAGE,
                          "%s: no known chat format in this model, so it may be a base model: `run "

@@ -111,6 +111,12 @@ bool own_tokenizer_open(OwnTokenizer *own, const char *path, int vocab_size, Err
     return error_copy(error, &first);
 }
 
+bool own_tokenizer_fits(const OwnTokenizer *own, int vocab_size, Error *error) {
+    return tokenizer_limit(own->tokenizer, vocab_size) ||
+           error_set(error, ERROR_FILE, "the tokenizer has %d tokens, the model only %d",
+                     tokenizer_size(own->tokenizer), vocab_size);
+}
+
 void own_tokenizer_close(OwnTokenizer *own) {
     tokenizer_close(own->tokenizer);
     checkpoint_close(own->owner);
@@ -130,10 +136,8 @@ static bool open_tokenizer(limpid_model *m, const char *path, Error *error) {
         ErrorCode code = m->no_tokenizer.code;
         if (code && code != ERROR_FILE) return error_copy(error, &m->no_tokenizer);
     }
-    if (m->own.tokenizer && tokenizer_size(m->own.tokenizer) > vocab_size)
-        return error_set(error, ERROR_FILE, "the tokenizer has %d tokens, the model only %d",
-                         tokenizer_size(m->own.tokenizer), vocab_size);
-    return true;
+    return !m->own.tokenizer || own_tokenizer_fits(&m->own, vocab_size, error) ||
+           error_prefix(error, path ? path : checkpoint_path(m->checkpoint));
 }
 
 // ---- opening ----

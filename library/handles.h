@@ -87,6 +87,9 @@ bool library_id(int32_t id, int vocab_size, Error *error); // of the vocabulary;
 // beside another kind of model. If it is none of these, the message is that of opening it as a
 // tokenizer file. vocab_size 0: unknown. False: exit code 3, 4 or 5; `own` is to be closed.
 bool own_tokenizer_open(OwnTokenizer *own, const char *path, int vocab_size, Error *error);
+// Leaves out control tokens that a model of so many tokens has no weights for (tokenizer_limit).
+// False: exit code 3, it is the tokenizer of another model.
+bool own_tokenizer_fits(const OwnTokenizer *own, int vocab_size, Error *error);
 void own_tokenizer_close(OwnTokenizer *own); // zeroed is fine
 
 // Whether the checkpoint is a llama2.c file, of any version.

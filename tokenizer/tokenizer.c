@@ -82,6 +82,23 @@ int tokenizer_size(const Tokenizer *t) {
     return (int)t->n_tokens;
 }
 
+bool tokenizer_limit(Tokenizer *t, int count) {
+    size_t kept = 0, n_stops = 0;
+    if (count < 1) return false;
+    for (size_t i = (size_t)count; i < t->n_tokens; i++)
+        if (t->types[i] != TOKEN_CONTROL) return false;
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id < count) t->added[kept++] = t->added[i];
+    for (size_t i = 0; i < t->n_stops; i++)
+        if (t->stops[i] < count) t->stops[n_stops++] = t->stops[i];
+    t->n_added = kept;
+    t->n_stops = n_stops;
+    if ((size_t)count < t->n_tokens) t->n_tokens = (size_t)count;
+    if (t->bos_id >= count) t->bos_id = -1;
+    t->adds_bos = t->adds_bos && t->bos_id >= 0;
+    return true;
+}
+
 int tokenizer_bos(const Tokenizer *t) {
     return t->bos_id;
 }

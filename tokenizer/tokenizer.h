@@ -56,6 +56,10 @@ TokenType tokenizer_type(const Tokenizer *tokenizer, int32_t id);
 int tokenizer_find(const Tokenizer *tokenizer, const char *spelling);
 
 int tokenizer_size(const Tokenizer *tokenizer);
+// Leaves out the tokens from `count` on, for which a model has no weights: some vocabularies have
+// one more than the model, such as Gemma 3's <image_soft_token>. False, and nothing has changed:
+// they are more than control tokens, so the vocabulary is another model's.
+bool tokenizer_limit(Tokenizer *tokenizer, int count);
 int tokenizer_bos(const Tokenizer *tokenizer);       // -1: none
 bool tokenizer_adds_bos(const Tokenizer *tokenizer); // a prompt of this model begins with BOS
 // Every id that ends a text or a chat message: the file's eos, eot, eom and the well-known names

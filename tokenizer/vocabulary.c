@@ -21,7 +21,8 @@ static size_t bucket_of(const Tokenizer *t, const char *text, size_t length) {
 
 // -1 from an empty bucket: 0 - 1.
 int32_t vocabulary_find(const Tokenizer *t, const char *text, size_t length) {
-    return t->n_buckets ? (int32_t)t->buckets[bucket_of(t, text, length)] - 1 : -1;
+    int32_t id = t->n_buckets ? (int32_t)t->buckets[bucket_of(t, text, length)] - 1 : -1;
+    return id < (int32_t)t->n_tokens ? id : -1; // tokenizer_limit leaves the table as it is
 }
 
 // Sets *total, the bytes of all spellings.
@@ -108,13 +109,16 @@ static const char HUNYUAN_END[] =
     "<\xef\xbd\x9chy_place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81"
     "2\xef\xbd\x9c>";
 
+static const char DEEPSEEK_END[] = "<\xef\xbd\x9c"
+                                   "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>";
+
 // `known`: names of end tokens, which many files leave unmarked.
 void vocabulary_set_ids(Tokenizer *t, const Vocabulary *v, bool adds_bos) {
     static const char *const known[] = {
         "<|eot_id|>",        "<|eom_id|>",    "<|im_end|>",          "<|end|>",
         "<end_of_turn>",     "<|endoftext|>", "<|end_of_text|>",     "</s>",
         "<|assistant_end|>", "[|endofturn|]", "<|end_of_sentence|>", "<|eos|>",
-        HUNYUAN_END};
+        HUNYUAN_END,         DEEPSEEK_END};
     t->bos_id = v->bos_id >= 0 && (size_t)v->bos_id < t->n_tokens ? v->bos_id : -1;
     t->adds_bos = t->bos_id >= 0 && (v->add_bos >= 0 ? v->add_bos : adds_bos);
     vocabulary_add_stop(t, v->eos_id);

@@ -70,6 +70,13 @@ static bool is_safetensors(const Mapping *file) {
     return file->size > 8 && file->data[8] == '{' && load_u64(file->data) <= LIMIT_JSON_HEADER;
 }
 
+// Bytes in memory have no directory in which a config.json could lie.
+static bool read_safetensors(Checkpoint *c, Error *error) {
+    if (c->files->mapped) return safetensors_read(c, error);
+    return error_set(error, ERROR_FILE,
+                     "safetensors have their config.json beside them: open the file or directory");
+}
+
 // The order matters. GGUF has a magic; safetensors is recognised by its length and '{'; llama2.c's
 // v0 has no mark at all and is tried last. A file that is called .safetensors but does not look
 // like one goes to that reader for its message.
@@ -82,13 +89,13 @@ static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
     if (!memcmp(file->data, "GGUF", 4)) return gguf_read(c, vocabulary_only, error);
     if (vocabulary_only)
         return error_set(error, ERROR_FILE, "no vocabulary: this is not a GGUF file");
-    if (is_safetensors(file)) return safetensors_read(c, error);
+    if (is_safetensors(file)) return read_safetensors(c, error);
     // A llama2.c file begins with its dim, which could spell another format's two-byte magic.
     uint32_t dim = load_u32(file->data);
     bool may_be_dim = dim && dim <= LIMIT_DIM;
     size_t first = file->size < FIRST_BYTES ? file->size : FIRST_BYTES;
     if (!may_be_dim && is_foreign(file->data, first, "model", error)) return false;
-    if (ends_with(file->path, ".safetensors")) return safetensors_read(c, error);
+    if (ends_with(file->path, ".safetensors")) return read_safetensors(c, error);
     if (llama2c_read(c, error)) return true;
     bool has_magic = !memcmp(file->data, "24ka", 4); // v1, v2
     if (!may_be_dim && !has_magic) error_prefix(error, "no GGUF, safetensors or llama2.c file");

@@ -5,7 +5,8 @@
 //   not begun:  [system][user 1][answer 1][end][user 2][start]      ids: all of it, anew
 //
 // It has not begun before the first message, and where something before the next message has
-// changed: a turn has left, the system message is another, a file was loaded.
+// changed: a turn has left, the system message is another, a file was loaded, or the format drops
+// the thoughts of the last answer.
 #include "commands/chat/chat.h"
 
 #include "commands/shared/interrupt.h"
@@ -121,6 +122,8 @@ static bool render(Chat *chat, size_t from, TextSpan message, Error *error) {
 
 // ids = the tokens that the message appends to the cache.
 static bool encode_message(Chat *chat, TextSpan message, Error *error) {
+    // The last answer is written anew without its thoughts; what is before it stays in the cache.
+    if (chat->begun && chat_template_forgets(chat->format)) begin_anew(chat);
     if (!chat->begun) return render(chat, chat->left, message, error);
     chat->ids.count = 0;
     if (chat->pending >= 0 && !id_list_push(&chat->ids, chat->pending, error)) return false;
@@ -177,7 +180,7 @@ static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     if (*fits) return true;
     const char *with =
         !chat->begun && chat->n_turns > chat->left ? ", with the conversation before it," : "";
-    if (chat->typed || (chat->begun && !chat->once)) {
+    if (chat->typed || (chat->accepted.count && !chat->once)) {
         note("the message has%s %zu tokens, the context of %d has room for %d: %s", with,
              chat->ids.count, chat->session.model->options.context, room,
              !chat->typed    ? "the conversation ends here"

@@ -55,6 +55,28 @@ static uint64_t vocabulary_digest(const Session *s) {
     return fnv1a(fnv1a(digest, &of_tokenizer, sizeof of_tokenizer), begins, sizeof begins);
 }
 
+// Whether all of it is UTF-8; adds its bytes to the hash.
+static bool hash_text(uint64_t *hash, const char *text) {
+    size_t length = text ? strlen(text) : 0, at = 0;
+    uint32_t character;
+    if (text) *hash = fnv1a(*hash, text, length + 1);
+    for (size_t n = 1; at < length && n; at += n)
+        n = utf8_decode(text + at, length - at, &character);
+    return at >= length;
+}
+
+// Where a text of the options is not UTF-8, JSON has U+FFFD in its place: their hash tells them
+// apart.
+static void put_texts_hash(Buffer *b, const Options *o) {
+    const TextList *const lists[] = {&o->stops, &o->dry_breakers};
+    uint64_t hash = FNV_START;
+    bool good = hash_text(&hash, o->system);
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < lists[l]->count; i++)
+            good &= hash_text(&hash, lists[l]->texts[i]);
+    if (!good) buffer_print(b, ",\"texts\":\"%016" PRIx64 "\"", hash);
+}
+
 // What decides the answers: all but the number of threads and of texts side by side. Of files their
 // content: they may be edited, or lie elsewhere on another machine. The backend is known once the
 // model is open, and left out before.
@@ -74,6 +96,7 @@ static bool make_header(Answers *a, const Session *s, const Shard *shard, Error 
     recording_put_options(b, s->options, WITHOUT);
     put_text_key(b, "system", s->options->system);
     put_text_key(b, "template", chat_format_name(s));
+    put_texts_hash(b, s->options);
     if (s->grammar)
         buffer_print(b, ",\"%s\":\"%016" PRIx64 "\"",
                      s->options->grammar ? "grammar" : "json_schema", s->grammar_digest);

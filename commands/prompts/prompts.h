@@ -85,8 +85,9 @@ typedef struct Request {
     size_t prompt;   // how many are of the prompt
     bool scores, has_samples;
     size_t n_samples, begun, ended;
-    Sample *samples; // (n_samples) owned
-    Error error;     // code 0: the line can be answered
+    Sample *samples;      // (n_samples) owned
+    Error error;          // code 0: the line can be answered
+    const Sample *failed; // whose error that is; NULL: the line's
 } Request;
 
 // Reads a line, its prompt encoded: owned. The session needs no model yet, its options the context.
@@ -95,6 +96,10 @@ typedef struct Request {
 Request *request_read(const Line *line, size_t number, const Session *session, IdSet *ids,
                       Error *error);
 void request_free(Request *request); // NULL is fine
+
+// A sample has failed. What is to blame on its line becomes the line's answer, the same whatever
+// else was computed with it: of several samples the error of the first. False: it ends the run.
+bool request_blame(Request *request, const Sample *sample, const Error *cause, Error *error);
 
 // Only the line's id, as JSON, as request_read finds it. False: exit code 5.
 bool request_id(Buffer *id, const Line *line, size_t number, IdSet *ids, Error *error);

@@ -406,6 +406,23 @@ Request *request_read(const Line *line, size_t number, const Session *s, IdSet *
     return NULL;
 }
 
+// Which number is named first depends on the passes that computed the text.
+bool request_blame(Request *r, const Sample *sample, const Error *cause, Error *error) {
+    bool finite = cause->code != ERROR_NONFINITE;
+    if (finite && cause->code != ERROR_USAGE && cause->code != ERROR_FILE)
+        return error_copy(error, cause);
+    if (r->error.code && sample >= r->failed) return true;
+    r->error = (Error){0};
+    r->failed = sample;
+    if (finite)
+        error_copy(&r->error, cause);
+    else
+        error_set(&r->error, ERROR_NONFINITE,
+                  "the model's numbers are not finite (NaN or infinity): `generate` with this "
+                  "prompt names the first");
+    return true;
+}
+
 void request_free(Request *r) {
     if (!r) return;
     for (size_t i = 0; r->samples && i < r->n_samples; i++) {

@@ -161,15 +161,6 @@ static void collect(void *context, const char *bytes, size_t length) {
     buffer_put(context, bytes, length);
 }
 
-// What is to blame on the line is its answer; else false.
-static bool blame(Request *r, const Error *cause, Error *error) {
-    bool of_line =
-        cause->code == ERROR_USAGE || cause->code == ERROR_FILE || cause->code == ERROR_NONFINITE;
-    if (!of_line) return error_copy(error, cause);
-    if (!r->error.code) r->error = *cause;
-    return true;
-}
-
 // Of its text, as far as the context goes. The last token needs no place in the cache.
 static int tokens_left(const Slot *slot) {
     int known = (int)(slot->request->prompt + slot->generation.ids.count);
@@ -243,7 +234,7 @@ static bool begin(Scheduler *s, Request *r, int at, int from, size_t shared, Err
     if (!copy_ids(slot, error)) return false;
     s->counts.prompt_tokens += r->prompt;
     bool good = r->scores ? open_score(slot, &cause) : open_text(slot, &cause);
-    if (!good && !blame(r, &cause, error)) return false;
+    if (!good && !request_blame(r, slot->sample, &cause, error)) return false;
     if (good && (r->scores || slot->generation.max_new)) return true;
     return good ? end_text(slot, error) : (r->ended++, close_text(slot), true);
 }
@@ -408,7 +399,7 @@ static bool ask_grammars(Scheduler *s, Error *error) {
         if (!slot->n_logits || slot->request->scores) continue;
         bool ended = false, good = sampler_prepare(slot->generation.sampler, &ended, &cause) ||
                                    session_grammar_prefix(s->session, &cause);
-        if (!good && !blame(slot->request, &cause, error)) return false;
+        if (!good && !request_blame(slot->request, slot->sample, &cause, error)) return false;
         if (ended) slot->generation.stop = STOP_GRAMMAR;
         slot->ended = ended || !good;
     }
@@ -427,7 +418,7 @@ static bool take_logits(Scheduler *s, Error *error) {
             continue;
         }
         if (!slot->ended && !sample_text(s, slot, &cause)) {
-            if (!blame(slot->request, &cause, error)) return false;
+            if (!request_blame(slot->request, slot->sample, &cause, error)) return false;
             slot->ended = true;
         }
         if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
@@ -478,7 +469,7 @@ static bool run_each(Scheduler *s, Error *error) {
         bool good = run_pass(s, &cause);
         slot->n_logits = 0; // they are taken
         if (good) continue;
-        if (!slot->request || !blame(slot->request, &cause, error))
+        if (!slot->request || !request_blame(slot->request, slot->sample, &cause, error))
             return error_copy(error, &cause);
         kv_cache_go_back(cache_of(s), i, (int)slot->before);
         if (!end_text(slot, error)) return false;

@@ -225,6 +225,7 @@ static bool shift_context(Generation *g, const int32_t *prompt, size_t count, Id
     kv_cache_reset(&g->session->model->cache, 0);
     // A grammar goes on with the whole text: it is the model that reads less of it.
     sampler_reset(g->sampler->sampler);
+    sampler_begin_text(g->sampler->sampler);
     for (size_t i = 0; i < kept->count; i++)
         sampler_accept(g->sampler->sampler, kept->ids[i]);
     if (g->speculation) speculation_text(g->speculation, 0, kept->ids, (int)kept->count);

@@ -1,6 +1,7 @@
 // log softmax(logits)[i] = logits[i] - log sum_j e^logits[j].
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
+#include "kernels/precision.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,13 +22,14 @@ int likeliest(const float *logits, int count) {
     return next_likeliest(logits, count, -1);
 }
 
-// The largest is subtracted first, so that no exponential overflows.
+// The largest is subtracted first, so that no exponential overflows. Not by the C library, whose
+// logarithm has other last bits on other machines.
 double log_sum_exp(const float *logits, int count) {
     float largest = logits[likeliest(logits, count)];
     double sum = 0;
     for (int i = 0; i < count; i++)
-        sum += expf(logits[i] - largest);
-    return largest + log(sum);
+        sum += exp_float(logits[i] - largest);
+    return largest + log_double(sum);
 }
 
 // As log_sum_exp, slower and to the last bits of double.

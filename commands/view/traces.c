@@ -50,10 +50,7 @@ static bool make_blocks(View *v, Page *page, Error *error) {
 
 // As of a model (limpid_open): one with more tokens is another's.
 static bool check_vocabulary(const View *v, Error *error) {
-    int size = tokenizer_size(v->session->tokenizer);
-    return !v->vocab_known || size <= v->vocab_size ||
-           error_set(error, ERROR_FILE, "the tokenizer has %d tokens, the trace's model only %d",
-                     size, v->vocab_size);
+    return !v->vocab_known || own_tokenizer_fits(&v->session->own, v->vocab_size, error);
 }
 
 static bool view_file(View *v, const OutputFile *out, Error *error) {

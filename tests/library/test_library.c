@@ -133,6 +133,15 @@ Test(library, a_model_in_memory_has_the_bits_of_its_file) {
 }
 
 // Whatever lies in the working directory.
+// It would have its config.json in the working directory.
+Test(library, safetensors_in_memory_are_refused) {
+    static const char BYTES[] = "\2\0\0\0\0\0\0\0{}      ";
+    limpid_error error = {0};
+    CHECK(!limpid_open_memory(BYTES, sizeof BYTES - 1, NULL, &error));
+    CHECK_INT(error.code, 3);
+    CHECK(strstr(error.message, "have their config.json beside them"), "%s", error.message);
+}
+
 Test(library, a_model_in_memory_without_a_vocabulary_looks_at_no_file) {
     BinShape shape = bin_shape_blocks();
     limpid_error error = {0};

@@ -706,7 +706,7 @@ Test(view, a_tokenizer_of_a_larger_vocabulary_is_refused) {
     char *trace = write_trace(test_reference_model("llama"), "--prompt-ids|1,5,9", "vocab.st");
     TestRun r =
         program("view|%s|--out|%s|-z|%s", trace, test_temporary("vocab.html"), small_model());
-    check_refused(&r, ERROR_FILE, "the tokenizer has 2048 tokens, the trace's model only");
+    check_refused(&r, ERROR_FILE, "the tokenizer has 2048 tokens, the model only");
     free(trace);
 }
 

@@ -64,14 +64,24 @@ Test(template_detect, without_a_program_the_special_tokens_tell) {
 }
 
 Test(template_detect, every_name_is_listed_and_found) {
-    char names[512] = "";
+    const char *names = chat_template_names();
+    size_t listed = 0;
     for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
         const ChatTemplate *chat = &CHAT_TEMPLATES[i];
         CHECK(chat_template_by_name(chat_template_name(chat)) == chat);
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? " " : "",
-                 chat->name);
     }
-    CHECK_STRING(chat_template_names(), names);
+    // "a b[-c|-d]" is a, b, b-c and b-d.
+    for (const char *word = names; *word; word += strspn(word, " ")) {
+        size_t length = strcspn(word, " "), base = strcspn(word, " [");
+        CHECK(chat_template_by_name(test_text("%.*s", (int)base, word)), "%s", word);
+        for (size_t at = base + 1, end; ++listed, at < length; at = end + 1) {
+            end = at + strcspn(word + at, "|]");
+            const char *name = test_text("%.*s%.*s", (int)base, word, (int)(end - at), word + at);
+            CHECK(chat_template_by_name(name), "no format %s", name);
+        }
+        word += length;
+    }
+    CHECK_INT(listed, CHAT_TEMPLATE_COUNT);
     CHECK(strlen(names) + 60 < ERROR_MESSAGE_SIZE); // --template: got "...", wanted one of ...
     CHECK(!chat_template_by_name("jinja"));
 }

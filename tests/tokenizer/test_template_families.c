@@ -1,9 +1,9 @@
-// Chat formats of the families of 2025: Granite, OLMo 3, EXAONE 4, Hunyuan, ERNIE 4.5, Ministral 3
-// and Phi-4-mini. Expected texts were printed by public copies of the published Jinja templates,
-// without their branches for tools and documents, with jinja2 3.1.6 as in test_template.c, on 3
-// February 2025. Three templates were put together: granite is granite4's without its default
-// message, olmo3 is olmo3.1's with the older message, and hunyuan follows descriptions of the
-// format (it keeps answers whole).
+// Chat formats of Granite, OLMo 3, EXAONE 4, Hunyuan, ERNIE 4.5, Ministral 3, Phi-4, Phi-4-mini,
+// Qwen 1.5, Qwen 2, Qwen 3 Thinking and DeepSeek R1's distilled models. Expected texts were printed
+// by public copies of the published Jinja templates, without their branches for tools and
+// documents, with jinja2 3.1.6 as in test_template.c, on 3 February 2025. Three templates were put
+// together: granite is granite4's without its default message, olmo3 is olmo3.1's with the older
+// message, and hunyuan follows descriptions of the format (it keeps answers whole).
 #include "tests/support/talks.h"
 
 static const Talk SYS = {{SAY(CHAT_SYSTEM, " Be brief. "), SAY(CHAT_USER, "Hi")}};
@@ -147,6 +147,83 @@ static const struct {
     {"phi4-mini", &LONG,
      "<|system|>Be brief.<|end|><|user|> Hi <|end|><|assistant|>\n Hello! <|end|><|user|>\tBye "
      "\n<|end|><|assistant|>"},
+    {"qwen1.5", &TALK_ONE,
+     "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n<|im_start|>user\n Hi "
+     "there\n<|im_end|>\n<|im_start|>assistant\n"},
+    {"qwen1.5", &LONG,
+     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi "
+     "<|im_end|>\n<|im_start|>assistant\n\n Hello! <|im_end|>\n<|im_start|>user\n\tBye "
+     "\n<|im_end|>\n<|im_start|>assistant\n"},
+    {"qwen1.5", &EMPTY,
+     "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
+    {"qwen2", &TALK_ONE,
+     "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n Hi "
+     "there\n<|im_end|>\n<|im_start|>assistant\n"},
+    {"qwen2", &LONG,
+     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi "
+     "<|im_end|>\n<|im_start|>assistant\n\n Hello! <|im_end|>\n<|im_start|>user\n\tBye "
+     "\n<|im_end|>\n<|im_start|>assistant\n"},
+    {"qwen2", &EMPTY,
+     "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
+    {"qwen2", &THINK,
+     "<|im_start|>system\nYou are a helpful "
+     "assistant.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</"
+     "think>\n\n Hello! <|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n"},
+    {"qwen3-think", &TALK_ONE,
+     "<|im_start|>user\n Hi there\n<|im_end|>\n<|im_start|>assistant\n<think>\n"},
+    {"qwen3-think", &LONG,
+     "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi "
+     "<|im_end|>\n<|im_start|>assistant\n\n Hello! <|im_end|>\n<|im_start|>user\n\tBye "
+     "\n<|im_end|>\n<|im_start|>assistant\n<think>\n"},
+    {"qwen3-think", &EMPTY,
+     "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<"
+     "think>\n"},
+    {"qwen3-think", &THINK,
+     "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n Hello! "
+     "<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n<think>\n"},
+    {"phi4", &TALK_ONE,
+     "<|im_start|>user<|im_sep|> Hi there\n<|im_end|><|im_start|>assistant<|im_sep|>"},
+    {"phi4", &LONG,
+     "<|im_start|>system<|im_sep|>Be brief.<|im_end|><|im_start|>user<|im_sep|> Hi "
+     "<|im_end|><|im_start|>assistant<|im_sep|>\n Hello! <|im_end|><|im_start|>user<|im_sep|>\tBye "
+     "\n<|im_end|><|im_start|>assistant<|im_sep|>"},
+    {"phi4", &EMPTY,
+     "<|im_start|>system<|im_sep|><|im_end|><|im_start|>user<|im_sep|>Hi<|im_end|><|im_start|>"
+     "assistant<|im_sep|>"},
+    {"deepseek", &THINK,
+     "<\xef\xbd\x9c"
+     "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c><\xef\xbd\x9cUser\xef\xbd\x9c>Hi<"
+     "\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c>\n\n Hello! <\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c><\xef\xbd\x9cUser\xef\xbd\x9c>Bye<"
+     "\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c>"},
+    {"deepseek-r1", &TALK_ONE,
+     "<\xef\xbd\x9c"
+     "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c><\xef\xbd\x9cUser\xef\xbd\x9c> Hi "
+     "there\n<\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c><think>\n"},
+    {"deepseek-r1", &LONG,
+     "<\xef\xbd\x9c"
+     "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>Be brief.<\xef\xbd\x9cUser\xef\xbd\x9c> "
+     "Hi <\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c>\n Hello! <\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c><\xef\xbd\x9cUser\xef\xbd\x9c>\tBye "
+     "\n<\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c><think>\n"},
+    {"deepseek-r1", &EMPTY,
+     "<\xef\xbd\x9c"
+     "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c><\xef\xbd\x9cUser\xef\xbd\x9c>Hi<"
+     "\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c><think>\n"},
+    {"deepseek-r1", &THINK,
+     "<\xef\xbd\x9c"
+     "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c><\xef\xbd\x9cUser\xef\xbd\x9c>Hi<"
+     "\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c>\n\n Hello! <\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c><\xef\xbd\x9cUser\xef\xbd\x9c>Bye<"
+     "\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c><think>\n"},
 };
 
 Test(template_families, render_what_the_published_programs_print) {
@@ -218,6 +295,65 @@ static const struct {
     {"'<|tool|>' + message['tools'] + '<|/tool|>' + '<|end|>' }}{% else %}{{ '<|' + "
      "message['role'] + '|>' + message['content'] + '<|end|>' }}",
      "phi4-mini"},
+    {"{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+     "'<|im_start|>system\\nYou are a helpful assistant<|im_end|>\\n' }}{% endif "
+     "%}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% "
+     "endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+     "qwen1.5"},
+    {"{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+     "'<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif "
+     "%}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% "
+     "endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+     "qwen2"},
+    {"{%- if messages[0].role == 'system' %}{{- '<|im_start|>system\\n' + messages[0].content + "
+     "'<|im_end|>\\n' }}{%- endif %}{%- for message in messages %}{%- if (message.role == 'user') "
+     "or (message.role == 'system' and not loop.first) %}{{- '<|im_start|>' + message.role + '\\n' "
+     "+ message.content + '<|im_end|>' + '\\n' }}{%- elif message.role == 'assistant' %}{%- set "
+     "content = message.content %}{%- if '</think>' in content %}{%- set content = "
+     "content.split('</think>')[-1].lstrip('\\n') %}{%- endif %}{{- '<|im_start|>' + message.role "
+     "+ '\\n' + content }}{{- '<|im_end|>\\n' }}{%- endif %}{%- endfor %}{%- if "
+     "add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- endif %}",
+     "qwen3-think"},
+    {"{% for message in messages %}{% if (message['role'] == 'system') "
+     "%}{{'<|im_start|>system<|im_sep|>' + message['content'] + '<|im_end|>'}}{% elif "
+     "(message['role'] == 'user') %}{{'<|im_start|>user<|im_sep|>' + message['content'] + "
+     "'<|im_end|>'}}{% elif (message['role'] == 'assistant') %}{{'<|im_start|>assistant<|im_sep|>' "
+     "+ message['content'] + '<|im_end|>'}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ "
+     "'<|im_start|>assistant<|im_sep|>' }}{% endif %}",
+     "phi4"},
+    {"{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif "
+     "%}{% set ns = namespace(system_prompt='') %}{%- for message in messages %}{%- if "
+     "message['role'] == 'system' %}{% set ns.system_prompt = message['content'] %}{%- endif %}{%- "
+     "endfor %}{{bos_token}}{{ns.system_prompt}}{%- for message in messages %}{%- if "
+     "message['role'] == 'user' %}{{'<\xef\xbd\x9cUser\xef\xbd\x9c>' + message['content']}}{%- "
+     "endif %}{%- if message['role'] == 'assistant' %}{% set content = message['content'] %}{% if "
+     "'</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif "
+     "%}{{'<\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c>' + content + '<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>'}}{%- endif %}{%- endfor -%}{% if "
+     "add_generation_prompt %}{{'<\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c>'}}{% endif %}",
+     "deepseek"},
+    {"{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif "
+     "%}{% set ns = namespace(system_prompt='') %}{%- for message in messages %}{%- if "
+     "message['role'] == 'system' %}{% set ns.system_prompt = message['content'] %}{%- endif %}{%- "
+     "endfor %}{{bos_token}}{{ns.system_prompt}}{%- for message in messages %}{%- if "
+     "message['role'] == 'user' %}{{'<\xef\xbd\x9cUser\xef\xbd\x9c>' + message['content']}}{%- "
+     "endif %}{%- if message['role'] == 'assistant' %}{% set content = message['content'] %}{% if "
+     "'</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif "
+     "%}{{'<\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c>' + content + '<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>'}}{%- endif %}{%- endfor -%}{% if "
+     "add_generation_prompt %}{{'<\xef\xbd\x9c"
+     "Assistant\xef\xbd\x9c><think>\\n'}}{% endif %}",
+     "deepseek-r1"},
+    {"{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+     "'<|im_start|>system\\nYou are Hermes.<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + "
+     "message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if "
+     "add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+     "none"}, // a system message that no row has
+    {"{% for m in messages %}{{ '<|role|>' + m.content }}{% endfor %}",
+     "none"}, // a program that no row knows
 };
 
 static const char *detected(uint64_t markers, const char *program, const char *family) {

@@ -115,6 +115,36 @@ Test(tokenizer_json, reads_a_byte_level_file) {
     tokenizer_close(t);
 }
 
+// In BYTE_LEVEL abc is what "ab" and "c" are merged to.
+Test(tokenizer_json, no_merge_makes_a_control_token) {
+    char *text = replaced(BYTE_LEVEL, ADDED, "{\"id\":4,\"content\":\"abc\",\"special\":true}");
+    Tokenizer *t = open_good(text);
+    CHECK_INT(tokenizer_type(t, 4), TOKEN_CONTROL);
+    test_check_ids(t, "abcab", false, IDS(3, 2, 3));
+    test_check_ids(t, "abcab", true, IDS(4, 3));
+    tokenizer_close(t);
+    free(text);
+}
+
+// <think> is user-defined, so that text has it.
+Test(tokenizer_json, leaves_out_control_tokens_beyond_a_model) {
+    char *text = replaced(BYTE_LEVEL, ADDED,
+                          "{\"id\":5,\"content\":\"<think>\",\"special\":false},"
+                          "{\"id\":6,\"content\":\"<|x|>\",\"special\":true}");
+    Tokenizer *t = open_good(text);
+    test_check_ids(t, "a<think>b<|x|>", true, IDS(0, 5, 1, 6));
+    CHECK(!tokenizer_limit(t, 5), "a text has <think>");
+    CHECK_INT(tokenizer_size(t), 7);
+    CHECK(tokenizer_limit(t, 7) && tokenizer_limit(t, 9));
+    CHECK_INT(tokenizer_size(t), 7);
+    CHECK(tokenizer_limit(t, 6));
+    CHECK_INT(tokenizer_size(t), 6);
+    CHECK_INT(tokenizer_find(t, "<|x|>"), -1);
+    test_check_ids(t, "a<think>b<|x|>", true, IDS(0, 5, 1));
+    tokenizer_close(t);
+    free(text);
+}
+
 Test(tokenizer_json, refuses_ids_that_are_none) {
     static const Change rows[] = {
         {"\"c\":2", "\"c\" : 2", NULL},

@@ -102,6 +102,7 @@ static void split_characters(const Tokenizer *t, const FallbackBpe *bpe, Word *w
     for (size_t at = 0, n; at < word->length; at += n) {
         n = utf8_decode(word->text + at, word->length - at, &c);
         int32_t id = n ? vocabulary_find(t, word->text + at, n) : -1;
+        if (id >= 0 && t->types[id] == TOKEN_CONTROL) id = -1; // which text never becomes
         if (!n) n = 1; // an invalid byte: only a byte token matches it
         if (id >= 0)
             add_symbol(word, at, n, id);

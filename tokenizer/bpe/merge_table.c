@@ -77,6 +77,8 @@ bool merge_table_add(MergeTable *table, Tokenizer *t, TextSpan left, TextSpan ri
     if (id < 0) return fail(table, left, right, "the merged text is no token", error);
     MergeEntry *entry = entry_of(table, left_id, right_id);
     if (entry->order) return fail(table, left, right, "an earlier merge has the same pair", error);
+    // Text never becomes a control token: such a merge keeps its rank, and is never made.
+    if (t->types[id] == TOKEN_CONTROL) id = ~id;
     *entry = (MergeEntry){left_id, right_id, id, (uint32_t)++table->count};
     return true;
 }
@@ -98,7 +100,7 @@ bool merge_table_rule(const void *context, const Symbol *left, const Symbol *rig
     const MergeEntry *entry = entry_of(context, left->id, right->id);
     *priority = entry->order;
     *id = entry->merged;
-    return entry->order;
+    return entry->order && entry->merged >= 0;
 }
 
 // Walks the buckets in any order and puts each line at its rank.
@@ -134,5 +136,6 @@ void merge_table_scores(const MergeTable *table, float *scores, size_t n_tokens)
 
 void merge_table_mark(const MergeTable *table, uint8_t *types, TokenType type) {
     for (size_t i = 0; i < table->n_buckets; i++)
-        if (table->entries[i].order) types[table->entries[i].merged] = (uint8_t)type;
+        if (table->entries[i].order && table->entries[i].merged >= 0)
+            types[table->entries[i].merged] = (uint8_t)type;
 }

@@ -2,7 +2,7 @@
 // for strings that only one format's program contains, and never run.
 //
 //     template text -> TEXT_SIGNS -> mistral_version      where a file has a template
-//     no match      -> TOKEN_SIGNS -> mistral_version     by the tokens of the vocabulary
+//     no text       -> TOKEN_SIGNS -> mistral_version     by the tokens of the vocabulary
 //
 // Where none is recognised, the user names one with --template.
 #include "tokenizer/template/formats.h"
@@ -44,12 +44,10 @@ const char *chat_template_name(const ChatTemplate *chat_template) {
 
 // A constant for messages; test_template_detect.c compares it with the table.
 const char *chat_template_names(void) {
-    return "chatml smollm2 qwen2.5 qwen3 qwen3-nothink smollm3 smollm3-nothink llama2 llama3 "
-           "llama3.1 "
-           "llama3.2 mistral-v1 mistral-v3 mistral-tekken mistral-v7 mistral-v7-tekken gemma phi3 "
-           "olmo2 nanochat granite granite3 granite4 olmo3 olmo3-think olmo3.1 exaone4 "
-           "exaone4-think "
-           "hunyuan hunyuan-7b ernie4.5 ministral3-reasoning phi4-mini";
+    return "chatml smollm2 smollm3[-nothink] qwen1.5 qwen2 qwen2.5 qwen3[-nothink|-think] llama2 "
+           "llama3[.1|.2] mistral-v1 mistral-v3 mistral-tekken mistral-v7[-tekken] gemma phi3 "
+           "phi4[-mini] olmo2 olmo3[-think|.1] nanochat granite[3|4] exaone4[-think] "
+           "hunyuan[-7b] ernie4.5 ministral3-reasoning deepseek[-r1]";
 }
 
 // Matches if the template contains all of `text`. The first matching row decides.
@@ -57,6 +55,11 @@ typedef struct Sign {
     const char *text[3];
     const char *format;
 } Sign;
+
+#define DS_USER "<\xef\xbd\x9cUser\xef\xbd\x9c>"
+#define DS_ASSISTANT                                                                               \
+    "<\xef\xbd\x9c"                                                                                \
+    "Assistant\xef\xbd\x9c>"
 
 // Special rows before general ones.
 static const Sign TEXT_SIGNS[] = {
@@ -67,8 +70,16 @@ static const Sign TEXT_SIGNS[] = {
     {{"<|im_start|>", "<functions></functions>", "<think>"}, "olmo3-think"},
     {{"<|im_start|>", "<functions></functions>", "You are Olmo, a helpful AI"}, "olmo3.1"},
     {{"<|im_start|>", "<functions></functions>"}, "olmo3"},
+    {{"<|im_start|>", "<|im_sep|>"}, "phi4"},
+    {{"<|im_start|>", "You are a helpful assistant.<|im_end|>"}, "qwen2"},
+    {{"<|im_start|>", "You are a helpful assistant<|im_end|>"}, "qwen1.5"},
+    {{"<|im_start|>assistant\\n<think>\\n", "</think>"}, "qwen3-think"},
+    {{"<|im_start|>assistant\n<think>\n", "</think>"}, "qwen3-think"},
     {{"<|im_start|>", "</think>"}, "qwen3"},
     {{"<|im_start|>"}, "chatml"},
+    {{DS_ASSISTANT "<think>\\n"}, "deepseek-r1"},
+    {{DS_ASSISTANT "<think>\n"}, "deepseek-r1"},
+    {{DS_ASSISTANT, "'</think>'"}, "deepseek"},
     {{"<|start_header_id|>", "Cutting Knowledge Date", "strftime_now"}, "llama3.2"},
     {{"<|start_header_id|>", "Cutting Knowledge Date"}, "llama3.1"},
     {{"<|start_header_id|>"}, "llama3"},
@@ -98,6 +109,7 @@ typedef struct TokenSign {
 
 // The same order. The family decides between models with the same tokens.
 static const TokenSign TOKEN_SIGNS[] = {
+    {{DS_USER, DS_ASSISTANT}, NULL, "deepseek-r1"}, // some have ChatML's tokens too
     {{"<|im_start|>", "<|im_end|>"}, "qwen3", "qwen3"},
     {{"<|im_start|>", "<|im_end|>"}, "qwen2", "qwen2.5"},
     {{"<|im_start|>", "<|im_end|>"}, "smollm3", "smollm3"},
@@ -133,6 +145,27 @@ static const char *mistral_version(const Tokenizer *tokenizer, TextSpan text) {
     return tekken ? "mistral-tekken" : "mistral-v3";
 }
 
+// Whether a program of ChatML has a system message of its own, "<|im_start|>system\n" and words, of
+// which the general rows know nothing. A newline may be written as one or as \n.
+static bool has_words_of_its_own(TextSpan text) {
+    static const char SYSTEM[] = "<|im_start|>system";
+    const char *end = text.text + text.length, *at = text.text;
+    while ((at = memmem(at, (size_t)(end - at), SYSTEM, sizeof SYSTEM - 1))) {
+        at += sizeof SYSTEM - 1;
+        const char *next = at;
+        if (end - next >= 2 && !memcmp(next, "\\n", 2))
+            next += 2;
+        else if (next < end && *next == '\n')
+            next++;
+        if (next > at && next < end && ((*next | 32) >= 'a' && (*next | 32) <= 'z')) return true;
+    }
+    return false;
+}
+
+static bool is_general(const Sign *sign) {
+    return !strcmp(sign->format, "chatml") || !strncmp(sign->format, "qwen3", 5);
+}
+
 // NULL: no row matches.
 static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
     for (size_t i = 0; i < sizeof TEXT_SIGNS / sizeof *TEXT_SIGNS; i++) {
@@ -140,7 +173,8 @@ static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
         size_t found = 0;
         while (found < 3 && sign->text[found] && contains(text, sign->text[found]))
             found++;
-        if (found == 3 || !sign->text[found]) return sign->format;
+        if (found < 3 && sign->text[found]) continue;
+        return is_general(sign) && has_words_of_its_own(text) ? NULL : sign->format;
     }
     return contains(text, "[INST]") ? mistral_version(tokenizer, text) : NULL;
 }
@@ -161,7 +195,7 @@ static const char *from_tokens(const Tokenizer *tokenizer, const char *family) {
 
 const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan template_text,
                                          const char *family) {
-    const char *name = template_text.length ? from_text(tokenizer, template_text) : NULL;
-    if (!name) name = from_tokens(tokenizer, family);
+    const char *name =
+        template_text.length ? from_text(tokenizer, template_text) : from_tokens(tokenizer, family);
     return name ? chat_template_by_name(name) : NULL;
 }

@@ -79,6 +79,14 @@ static const char MINISTRAL_THINKER[] =
 #define NO_FUNCTIONS                                                                               \
     "You do not currently have access to any functions. {?<functions>}{?</functions>}"
 
+// Phi 4 (Phi 4 mini has Phi 3's tokens).
+#define SEP_TURN(role) "{<|im_start|>}" role "{<|im_sep|>}"
+
+// DeepSeek's tokens have a fullwidth vertical line (U+FF5C), some U+2581 between words.
+#define DS(name) "{<\xef\xbd\x9c" name "\xef\xbd\x9c>}"
+#define DS_BEGIN DS("begin\xe2\x96\x81of\xe2\x96\x81sentence")
+#define DS_END DS("end\xe2\x96\x81of\xe2\x96\x81sentence")
+
 // Hunyuan's tokens have a fullwidth vertical line (U+FF5C), some U+2581 between words.
 #define HY(name) "{<\xef\xbd\x9chy_" name "\xef\xbd\x9c>}"
 #define HY_HOLDER(number) HY("place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81" number)
@@ -99,6 +107,20 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
     },
     {
+        .name = "qwen1.5",
+        .before = IM_BEFORE,
+        .after = IM_AFTER,
+        .prompt = IM_TURN("assistant"),
+        .default_system = "You are a helpful assistant",
+    },
+    {
+        .name = "qwen2",
+        .before = IM_BEFORE,
+        .after = IM_AFTER,
+        .prompt = IM_TURN("assistant"),
+        .default_system = "You are a helpful assistant.",
+    },
+    {
         .name = "qwen2.5",
         .before = IM_BEFORE,
         .after = IM_AFTER,
@@ -117,6 +139,14 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .before = IM_BEFORE,
         .after = IM_AFTER,
         .prompt = IM_TURN("assistant") NO_THOUGHT "\n",
+        .rules = RULE_DROP_THOUGHTS,
+    },
+    {
+        // Qwen 3 Thinking and QwQ: the thought begins in the prompt.
+        .name = "qwen3-think",
+        .before = IM_BEFORE,
+        .after = IM_AFTER,
+        .prompt = IM_TURN("assistant") "{?<think>}\n",
         .rules = RULE_DROP_THOUGHTS,
     },
     {
@@ -351,6 +381,29 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .before = {"{<|system|>}", "{<|user|>}", "{<|assistant|>}"},
         .after = {"{<|end|>}", "{<|end|>}", "{<|end|>}"},
         .prompt = "{<|assistant|>}",
+    },
+    {
+        .name = "phi4",
+        .before = {SEP_TURN("system"), SEP_TURN("user"), SEP_TURN("assistant")},
+        .after = {"{<|im_end|>}", "{<|im_end|>}", "{<|im_end|>}"},
+        .prompt = SEP_TURN("assistant"),
+    },
+    {
+        // The models distilled from DeepSeek R1; in the first files the prompt had no <think>.
+        .name = "deepseek",
+        .begin = DS_BEGIN,
+        .before = {"", DS("User"), DS("Assistant")},
+        .after = {"", "", DS_END},
+        .prompt = DS("Assistant"),
+        .rules = RULE_DROP_THOUGHTS | RULE_KEEP_NEWLINES,
+    },
+    {
+        .name = "deepseek-r1",
+        .begin = DS_BEGIN,
+        .before = {"", DS("User"), DS("Assistant")},
+        .after = {"", "", DS_END},
+        .prompt = DS("Assistant") "{?<think>}\n",
+        .rules = RULE_DROP_THOUGHTS | RULE_KEEP_NEWLINES,
     },
 };
 

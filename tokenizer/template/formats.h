@@ -23,6 +23,7 @@ enum {
     RULE_TOKEN_EATS_SPACE = 1 << 8, // with an SPM vocabulary, no white space after a control token
     RULE_TRIM_THOUGHTFUL = 1 << 9, // where </think> was dropped, remove white space around the rest
     RULE_DEFAULT_IF_EMPTY = 1 << 10, // an empty system message is as good as none
+    RULE_KEEP_NEWLINES = 1 << 11,    // those after a </think> that was dropped
 };
 
 // Placeholders in the strings: {name} is the control token of that name, which the vocabulary must

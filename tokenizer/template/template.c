@@ -187,13 +187,18 @@ static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
             if (thought) span = (TextSpan){span.text + end, span.length - end};
         }
     }
-    if (thought || (format->rules & RULE_DROP_NEWLINES)) {
+    bool thoughtful = thought && !(format->rules & RULE_KEEP_NEWLINES);
+    if (thoughtful || (format->rules & RULE_DROP_NEWLINES)) {
         for (; span.length && *span.text == '\n'; span.length--)
             span.text++;
     }
     bool trim = (format->rules & (RULE_TRIM | RULE_TRIM_ANSWER)) ||
                 (thought && (format->rules & RULE_TRIM_THOUGHTFUL));
     return trim ? trim_end(trim_start(span)) : span;
+}
+
+bool chat_template_forgets(const ChatTemplate *format) {
+    return format->rules & RULE_DROP_THOUGHTS;
 }
 
 // One user message. `system`: the system message that the format puts inside it, or NULL.

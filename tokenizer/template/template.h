@@ -25,7 +25,7 @@ typedef struct ChatMessage {
 // One of chat_template_names; NULL where the name is unknown.
 const ChatTemplate *chat_template_by_name(const char *name);
 const char *chat_template_name(const ChatTemplate *chat_template);
-const char *chat_template_names(void); // "chatml smollm2 ..." for messages
+const char *chat_template_names(void); // "chatml qwen3[-nothink|-think] ..." for messages
 
 // The format of a model: from its template text if it has one, else from its special tokens and
 // family. NULL: no known chat format.
@@ -37,6 +37,10 @@ const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan te
 // chat_template_render does this itself; chat_template_next has to be given the result.
 const ChatTemplate *chat_template_for_system(const ChatTemplate *chat_template, const char *system,
                                              size_t length);
+
+// Whether an answer is written in another way once a message follows it: without its thoughts. Then
+// chat_template_next does not go on as chat_template_render of the whole conversation would.
+bool chat_template_forgets(const ChatTemplate *chat_template);
 
 // Appends the ids of a conversation and the generation prompt, after which the model writes the
 // assistant's message. Control tokens come from the format only; the text of a message never

@@ -3,6 +3,7 @@
 #include "tests/test.h"
 
 #define HY(name) "<\xef\xbd\x9chy_" name "\xef\xbd\x9c>"
+#define DS(name) "<\xef\xbd\x9c" name "\xef\xbd\x9c>"
 #define HY_HOLDER(number) HY("place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81" number)
 
 static const char *const MARKERS[BYTE_MARKERS] = {"<|im_start|>",
@@ -48,7 +49,12 @@ static const char *const MARKERS[BYTE_MARKERS] = {"<|im_start|>",
                                                   "<|end_of_sentence|>",
                                                   "<|/tool|>",
                                                   "[THINK]",
-                                                  "[/THINK]"};
+                                                  "[/THINK]",
+                                                  "<|im_sep|>",
+                                                  DS("begin\xe2\x96\x81of\xe2\x96\x81sentence"),
+                                                  DS("User"),
+                                                  DS("Assistant"),
+                                                  DS("end\xe2\x96\x81of\xe2\x96\x81sentence")};
 enum { N_TOKENS = 3 + 256 + 3 + BYTE_MARKERS };
 
 const char *byte_tokenizer_marker(size_t i) {

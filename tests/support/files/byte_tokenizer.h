@@ -4,7 +4,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-enum { BYTE_MARKERS = 44 };
+enum { BYTE_MARKERS = 49 };
 const char *byte_tokenizer_marker(size_t i);
 
 // `markers`: a bit for each marker that the vocabulary has. `prefix`: it sets a space before a
