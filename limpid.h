@@ -1,4 +1,4 @@
-// limpid.h: small language models in a C program. docs/library.md shows every function at work.
+// limpid.h: small language models in a C program. docs/library.md explains it.
 //
 //     limpid_model *model = limpid_open("SmolLM2.gguf", NULL, &error);
 //     limpid_context *context = limpid_context_open(model, NULL, &error);
@@ -185,7 +185,8 @@ typedef struct limpid_stage {
     int shape[4];                                  // slowest first, shape[0] is n; 0 ends it
     float *data;                                   // of that shape
 } limpid_stage;
-typedef bool limpid_listener(void *user, limpid_stage *stage); // true: it has changed the data
+// True: it has changed the data. Changed "att_weights" change nothing: the values are summed already.
+typedef bool limpid_listener(void *user, limpid_stage *stage);
 // `stages`: their names with a space between; NULL: all but "att_weights". listener NULL: no more.
 bool limpid_listen(limpid_context *context, const char *stages, limpid_listener *listener,
                    void *user, limpid_error *error);

@@ -465,6 +465,8 @@ bool generate_command(const Options *options, Error *error) {
     sampling_note(options);
     if (options->system && !options->quiet)
         note("-y is the system prompt of a conversation (`run chat`); a plain text has none");
+    if (options->chat_template && !options->quiet)
+        note("--template is the format of a conversation (`run chat`); a plain text has none");
     Session s = {0};
     Files files = {0};
     IdList prompt = {0};

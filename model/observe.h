@@ -26,7 +26,7 @@ typedef enum StageId {
     STAGE_ATT_OUT,         // (n, dim) what the block adds to the residual stream
     STAGE_ATT_RESIDUAL,    // (n, dim)
     STAGE_FFN_NORM,        // (n, dim)
-    STAGE_FFN_GATE,        // (n, hidden_dim)
+    STAGE_FFN_GATE,        // (n, hidden_dim) *
     STAGE_FFN_UP,          // (n, hidden_dim)
     STAGE_FFN_ACTIVATED,   // (n, hidden_dim)
     STAGE_FFN_PROJECTED,   // (n, dim) after w_down, before the post norm or the factor *

@@ -19,7 +19,7 @@ static const double PI = 3.14159265358979323846;
 
 // Llama 3.1. A wavelength 2 pi / f is the number of positions that a pair needs for a full turn.
 // Pairs that turn more than `high` times within the original context keep their frequency, those
-// that turn less than `low` times are slowed by `factor`, and s goes from 0 to 1 between:
+// that turn less than `low` times are slowed by `factor`, and s falls from 1 to 0 between:
 //
 //   wavelength     < original / high       between                 > original / low
 //   frequency        f              (1 - s) f / factor + s f            f / factor

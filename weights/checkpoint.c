@@ -174,11 +174,20 @@ static bool take_file(Checkpoint *c, const char *path, Error *error) {
                      "scripts/get_model smollm2` fetches one");
 }
 
+// As Hugging Face has them, or with one file of a model alone.
+static bool open_directory(Checkpoint *c, Error *error) {
+    const char *only = NULL;
+    if (!only_model_in(&only, c->path, &c->arena, error)) return false;
+    if (!only || ends_with(only, "/model.safetensors")) return safetensors_read(c, error);
+    c->path = only;
+    return take_file(c, only, error) && read_file(c, false, error);
+}
+
 bool checkpoint_open(Checkpoint **out, const char *path, Error *error) {
     Checkpoint *c = checkpoint_new(path, error);
     bool ok = c != NULL;
     if (ok && !builtin_is_meant(path) && is_directory(path))
-        ok = safetensors_read(c, error);
+        ok = open_directory(c, error);
     else
         ok = ok && take_file(c, path, error) && read_file(c, false, error);
     return conclude(out, c, ok && complete(c, error), error);

@@ -59,6 +59,9 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error);
 // something that limpid does not read: a picture, an archive, a text. 512 bytes are enough.
 // `wanted`: "model", "safetensors file".
 bool is_foreign(const uint8_t *data, size_t size, const char *wanted, Error *error);
+// The path of the only model in a directory, if it is a file, in the arena; else NULL. False: exit
+// code 5.
+bool only_model_in(const char **out, const char *path, Arena *arena, Error *error);
 // The error for a directory that is no model: the models in it (exit code 2), or that there is none
 // (`code`; `wanted`: what a model would have). False.
 bool refuse_directory(const char *path, ErrorCode code, const char *wanted, Error *error);

@@ -126,12 +126,35 @@ static void insert(Found *found, const char *name) {
     if (at < NAMES_SHOWN) snprintf(found->names[at], NAME_SIZE, "%s", name);
 }
 
-bool refuse_directory(const char *path, ErrorCode code, const char *wanted, Error *error) {
+static Found find_models(const char *path) {
     Found found = {.count = 0};
     DIR *entries = opendir(path);
     for (const struct dirent *e; entries && (e = readdir(entries));)
         if (may_be_model(dirfd(entries), e->d_name)) insert(&found, e->d_name);
     if (entries) closedir(entries);
+    return found;
+}
+
+static bool is_file(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISREG(status.st_mode);
+}
+
+bool only_model_in(const char **out, const char *path, Arena *arena, Error *error) {
+    Found found = find_models(path);
+    *out = NULL;
+    if (found.count != 1) return true;
+    size_t length = strlen(path), size = length + NAME_SIZE + 2;
+    char *joined = arena_alloc(arena, size, 1, error);
+    if (!joined) return false;
+    snprintf(joined, size, "%s%s%s", path, length && path[length - 1] == '/' ? "" : "/",
+             found.names[0]);
+    if (is_file(joined)) *out = joined;
+    return true;
+}
+
+bool refuse_directory(const char *path, ErrorCode code, const char *wanted, Error *error) {
+    Found found = find_models(path);
     if (!found.count)
         return error_set(error, code, "a directory without %s or a GGUF file", wanted);
     char list[NAMES_SHOWN * 40] = "";

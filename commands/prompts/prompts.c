@@ -44,11 +44,11 @@ typedef struct Run {
 
 static bool check_options(const Options *o, Error *error) {
     static const OptionId EXCLUDED[] = {
-        OPTION_PROMPT,    OPTION_FILE,        OPTION_PROMPT_IDS, OPTION_STEPS,
-        OPTION_IDS,       OPTION_JSON,        OPTION_LOGPROBS,   OPTION_RECORD,
-        OPTION_NO_CACHE,  OPTION_ABLATE,      OPTION_PATCH,      OPTION_STEER,
-        OPTION_SPECULATE, OPTION_DRAFT,       OPTION_CACHE,      OPTION_CACHE_READ_ONLY,
-        OPTION_OVERFLOW,  OPTION_DRAFT_TOKENS};
+        OPTION_PROMPT,    OPTION_FILE,         OPTION_PROMPT_IDS,  OPTION_STEPS,
+        OPTION_IDS,       OPTION_JSON,         OPTION_LOGPROBS,    OPTION_RECORD,
+        OPTION_NO_CACHE,  OPTION_ABLATE,       OPTION_PATCH,       OPTION_STEER,
+        OPTION_SPECULATE, OPTION_DRAFT,        OPTION_CACHE,       OPTION_CACHE_READ_ONLY,
+        OPTION_OVERFLOW,  OPTION_DRAFT_TOKENS, OPTION_KEEP_NEWLINE};
     for (size_t i = 0; i < sizeof EXCLUDED / sizeof *EXCLUDED; i++)
         if (option_given(o, EXCLUDED[i]))
             return error_set(error, ERROR_USAGE, "--prompts does not go with --%s",

@@ -488,6 +488,8 @@ def tensor(m, name):
         if not int(table["cos"]):
             raise gdb.GdbError("%s: not in this model" % name)
         return activations(m, table[parts[1]], int(m["options"]["context"]), [int(table["rope_dim"]) // 2])
+    if name not in SCRATCH and name == stage_at_hand():
+        return stage_tensor(m)
     if name not in SCRATCH:
         raise unknown(name)
     rows = int(chunk["n_logit_rows"]) if name == "last" else int(chunk["n"])

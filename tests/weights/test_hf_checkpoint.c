@@ -305,7 +305,7 @@ Test(hf_checkpoint, a_directory_of_models_lists_them) {
     hf_write(directory, "model-00001-of-00002.safetensors", "");
     hf_check_refused(directory, ERROR_IO, "a directory without model.safetensors");
     hf_write(directory, "m.gguf", "");
-    hf_check_refused(directory, ERROR_USAGE, "the model in it is m.gguf");
+    hf_check_refused(directory, ERROR_FILE, "m.gguf: the file is empty"); // the only one
     hf_path(path, directory, "Qwen");
     CHECK(!mkdir(path, 0700));
     hf_write(path, "config.json", "{}");
