@@ -439,23 +439,9 @@ static bool check_mode(const Options *o, Error *error) {
 
 // What goes with no other option, before anything is opened.
 static bool check_options(const Options *o, Error *error) {
-    if (!check_prompts(o, error) || !surprise_check(o, error) || !sampling_check(o, error) ||
-        !drafting_check(o, error) || !prompt_cache_check(o, error) || !check_mode(o, error))
-        return false;
-    if (!o->record) return true;
-    if (o->overflow != OVERFLOW_STOP)
-        return error_set(error, ERROR_USAGE,
-                         "--record excludes --context-overflow: a replay ends where the context "
-                         "is full");
-    if (interventions_asked(o))
-        return error_set(error, ERROR_USAGE,
-                         "--record excludes --ablate, --patch and --steer: a replay has the model "
-                         "alone");
-    if (o->grammar || o->json_schema)
-        return error_set(error, ERROR_USAGE,
-                         "--record excludes --grammar and --json-schema: a replay has the model "
-                         "alone");
-    return true;
+    return check_prompts(o, error) && surprise_check(o, error) && sampling_check(o, error) &&
+           drafting_check(o, error) && prompt_cache_check(o, error) && check_mode(o, error) &&
+           recording_excludes(o, error);
 }
 
 bool generate_command(const Options *options, Error *error) {
@@ -463,10 +449,11 @@ bool generate_command(const Options *options, Error *error) {
     if (!check_options(options, error)) return false;
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     sampling_note(options);
-    if (options->system && !options->quiet)
-        note("-y is the system prompt of a conversation (`run chat`); a plain text has none");
-    if (options->chat_template && !options->quiet)
-        note("--template is the format of a conversation (`run chat`); a plain text has none");
+    const char *of_chat = options->system          ? "-y is the system prompt"
+                          : options->chat_template ? "--template is the format"
+                                                   : NULL;
+    if (of_chat && !options->quiet)
+        note("%s of a conversation (`run chat`); a plain text has none", of_chat);
     Session s = {0};
     Files files = {0};
     IdList prompt = {0};

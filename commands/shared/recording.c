@@ -200,6 +200,20 @@ void recording_free(Recording *r) {
     *r = (Recording){0};
 }
 
+// A replay has the model alone, in one context.
+bool recording_excludes(const Options *o, Error *error) {
+    const char *excluded = o->overflow != OVERFLOW_STOP   ? "--context-overflow"
+                           : o->ablate                    ? "--ablate"
+                           : o->patches.count             ? "--patch"
+                           : o->steers.count              ? "--steer"
+                           : o->grammar || o->json_schema ? "--grammar and --json-schema"
+                                                          : NULL;
+    return !o->record || !excluded ||
+           error_set(error, ERROR_USAGE,
+                     "--record excludes %s: a replay has the model alone, in one context",
+                     excluded);
+}
+
 // ---- writing ----
 
 // A string, or null.
