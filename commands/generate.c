@@ -441,7 +441,7 @@ static bool check_mode(const Options *o, Error *error) {
 static bool check_options(const Options *o, Error *error) {
     return check_prompts(o, error) && surprise_check(o, error) && sampling_check(o, error) &&
            drafting_check(o, error) && prompt_cache_check(o, error) && check_mode(o, error) &&
-           recording_excludes(o, error);
+           recording_allows(o, error);
 }
 
 bool generate_command(const Options *options, Error *error) {

@@ -201,7 +201,7 @@ void recording_free(Recording *r) {
 }
 
 // A replay has the model alone, in one context.
-bool recording_excludes(const Options *o, Error *error) {
+bool recording_allows(const Options *o, Error *error) {
     const char *excluded = o->overflow != OVERFLOW_STOP   ? "--context-overflow"
                            : o->ablate                    ? "--ablate"
                            : o->patches.count             ? "--patch"

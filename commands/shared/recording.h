@@ -50,8 +50,8 @@ typedef struct Recording {
     Arena arena; // of the texts of a recording that was read; else they are borrowed
 } Recording;     // zero it first
 
-// --record with what a replay cannot repeat is false, exit code 2.
-bool recording_excludes(const Options *options, Error *error);
+// False: exit code 2, --record with what a replay cannot repeat.
+bool recording_allows(const Options *options, Error *error);
 
 // The options that decide a text, by their long names; ends with OPTION_COUNT. Of some a recording
 // has only those that were given: older ones have none of them.
