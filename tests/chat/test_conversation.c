@@ -544,3 +544,69 @@ Test(conversation, its_own_file_is_not_saved_over_where_that_would_lose_somethin
         test_run_free(&r);
     }
 }
+
+// ---- thoughts of earlier answers ----
+
+// With the tokens of DeepSeek's format.
+static const char *model_that_thinks(void) {
+#define DS(name) "<\xef\xbd\x9c" name "\xef\xbd\x9c>"
+    static const char *const TOKENS[] = {"<unk>",
+                                         DS("begin\xe2\x96\x81of\xe2\x96\x81sentence"),
+                                         DS("end\xe2\x96\x81of\xe2\x96\x81sentence"),
+                                         "\xe2\x96\x81",
+                                         "a",
+                                         "b",
+                                         DS("User"),
+                                         DS("Assistant")};
+    static const int32_t TYPES[] = {2, 3, 3, 1, 1, 1, 3, 3};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, COUNT(TOKENS));
+    gguf_set_array(file, "tokenizer.ggml.token_type", GGUF_I32, TYPES, COUNT(TYPES));
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    const char *path = test_temporary("thinks.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    gguf_file_free(file);
+    return path;
+}
+
+// The tokens of a conversation are those of a file of prompts that has it, which renders it anew:
+// the format's prompt begins a thought, which its history has not.
+Test(conversation, thoughts_of_earlier_answers_are_dropped) {
+#define THINKING "|--template|deepseek-r1|-t|0|--max-tokens|6|-q|--logit-bias|0:-inf,2:-inf"
+    char model[400], save[700], value[4000], line[900];
+    snprintf(model, sizeof model, "%s", model_that_thinks());
+    TypedKeys keys[] = {{"> ", "a b\n"},
+                        {"> ", "b a\n"},
+                        command(save, "/save %s\n", "thinks.json"),
+                        {"> ", "\x04"}};
+    setenv("TERM", "dumb", 1);
+    TestRun chat = program_typed(test_text("chat|%s|--no-history" THINKING, model), keys, 4);
+    check_status(&chat, 0);
+    if (strstr(chat.out, "without jansson")) SKIP("this build reads no JSON");
+    test_run_free(&chat);
+    char *saved = text_of("thinks.json");
+    for (char *at = saved; (at = strchr(at, '\n'));)
+        *at = ' ';
+    // {"messages":[a, answer, b, answer], ..}: the line of prompts has the first three.
+    const char *begin = strchr(saved, '['), *end = begin;
+    for (int message = 0; message < 3; message++)
+        end = strchr(end, '}') + 1;
+    int length = snprintf(line, sizeof line, "{\"messages\":%.*s]}\n", (int)(end - begin), begin);
+    char *prompts = strdup(test_temporary("thinks.jsonl"));
+    test_write_file(prompts, line, (size_t)length);
+    const char *answers = test_temporary_new("thinks.answers");
+    TestRun run = program("generate|%s|--prompts|%s|--out|%s" THINKING, model, prompts, answers);
+    check_status(&run, 0);
+    test_run_free(&run);
+    char *text = test_read_file(answers, NULL);
+    int prompt_tokens = atoi(json_value(value, strchr(text, '\n') + 1, "prompt_tokens"));
+    const char *ids = strstr(saved, "\"ids\":[");
+    CHECK(ids && prompt_tokens > 15, "%s%s", saved, text);
+    snprintf(value, sizeof value, "%.*s", (int)strcspn(ids, "]"), ids);
+    CHECK_INT(1 + count_of(value, ","), prompt_tokens + 6);
+    free(saved);
+    free(text);
+    free(prompts);
+}
