@@ -104,6 +104,7 @@ enum { NAMES_SHOWN = 8, NAME_SIZE = 256 };
 typedef struct Found {
     char names[NAMES_SHOWN][NAME_SIZE]; // the first in the order of the alphabet
     int count;                          // of all
+    bool parts;                         // of a model in several files, or their index
 } Found;
 
 // A file of a model by its name, or a directory that holds one; `directory` is an open one.
@@ -129,8 +130,10 @@ static void insert(Found *found, const char *name) {
 static Found find_models(const char *path) {
     Found found = {.count = 0};
     DIR *entries = opendir(path);
-    for (const struct dirent *e; entries && (e = readdir(entries));)
+    for (const struct dirent *e; entries && (e = readdir(entries));) {
         if (may_be_model(dirfd(entries), e->d_name)) insert(&found, e->d_name);
+        found.parts |= strstr(e->d_name, "-of-0") || ends_with(e->d_name, ".index.json");
+    }
     if (entries) closedir(entries);
     return found;
 }
@@ -143,7 +146,7 @@ static bool is_file(const char *path) {
 bool only_model_in(const char **out, const char *path, Arena *arena, Error *error) {
     Found found = find_models(path);
     *out = NULL;
-    if (found.count != 1) return true;
+    if (found.count != 1 || found.parts) return true;
     size_t length = strlen(path), size = length + NAME_SIZE + 2;
     char *joined = arena_alloc(arena, size, 1, error);
     if (!joined) return false;

@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 Test(hf_shards, s21_shards_are_plain_files_of_the_same_directory) {
-    hf_check_opens(hf_sharded_model("index-good", HF_SHARD));
+    const char *directory = hf_sharded_model("index-good", HF_SHARD);
+    hf_check_opens(directory);
+    hf_write(directory, "m.gguf", "no model"); // the index comes first
+    hf_check_opens(directory);
     static const char *const ESCAPES[] = {"../../etc/passwd",
                                           "/etc/passwd",
                                           "../index-good/" HF_SHARD,
