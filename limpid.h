@@ -86,6 +86,7 @@ typedef struct limpid_options {
     const char *pattern; // keys that a token sees, "local:64+global:4"; NULL: as the model has it
     // NULL, or what ends a limpid_eval early while it is not 0. It is read by relaxed atomic loads;
     // another thread sets it by an atomic store, a signal handler also as a sig_atomic_t (an int).
+    // It ends what a grammar works out as well: limpid_sampler_open, _sample, _accept, _ending.
     const int *stop;
     void (*progress)(void *user, double share); // NULL, or of loading: 0 .. 1
     void *user;
@@ -113,7 +114,8 @@ const float *limpid_logits(const limpid_context *context, int i);
 // The cache: tokens in a sequence (-1: no such sequence), the first `length` of them kept, one
 // sequence made equal to another. False: there is no such sequence or length, or layers with a
 // window have lost what it needs: limpid_rewinds is the least length but 0 that they can go back to
-// (0: any). As many as max_rows tokens can always be taken back.
+// (0: any). Behind a limpid_eval that returned true as many as max_rows tokens, in all, can be
+// taken back.
 int limpid_length(const limpid_context *context, int sequence);
 int limpid_rewinds(const limpid_context *context, int sequence);
 bool limpid_truncate(limpid_context *context, int sequence, int length);
@@ -135,13 +137,13 @@ void limpid_grammar_close(limpid_grammar *grammar);
 
 typedef struct limpid_bias {
     int32_t id;
-    float bias; // added to its logit; -INFINITY: never
+    float bias; // added to its logit; -INFINITY: never, unless all have it
 } limpid_bias;
 typedef struct limpid_sampling {                // all 0: the likeliest token
     float temperature, top_p, min_p, typical_p; // 0: off
     int top_k;
     float repeat_penalty, presence_penalty, frequency_penalty; // of tokens accepted; 0: off
-    int repeat_last;                                           // of the newest so many; 0: all
+    int repeat_last; // of the newest so many; 0: all, at most one more than the context
     uint64_t seed;
     float xtc_probability, xtc_threshold; // probability 0: off
     float mirostat_tau, mirostat_eta;     // tau 0: off; in place of the cuts: top_k .. xtc
@@ -185,7 +187,8 @@ typedef struct limpid_stage {
     int shape[4];                                  // slowest first, shape[0] is n; 0 ends it
     float *data;                                   // of that shape
 } limpid_stage;
-// True: it has changed the data. Changed "att_weights" change nothing: the values are summed already.
+// True: it has changed the data. Changed "att_weights" change nothing: the values are summed
+// already. Nor does a changed "att_norm" or "ffn_norm" in families without that norm (OLMo 2).
 typedef bool limpid_listener(void *user, limpid_stage *stage);
 // `stages`: their names with a space between; NULL: all but "att_weights". listener NULL: no more.
 bool limpid_listen(limpid_context *context, const char *stages, limpid_listener *listener,

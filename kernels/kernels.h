@@ -53,6 +53,9 @@ void device_close(Device *device); // NULL is fine; frees all that belongs to th
 
 // The first failure since device_open; code ERROR_NONE while all is well. Borrowed from the device.
 const Error *device_error(const Device *device);
+// Takes a failure of device_alloc back: there was no memory for something new, and all that was
+// there before is as it was. Other failures stay.
+void device_forgive(Device *device);
 
 // Fixed by device_open, but for `description`, to which a backend may append what it finds missing.
 typedef struct DeviceInfo {
@@ -164,17 +167,26 @@ size_t device_taken(const Device *device); // bytes that are allocated now
 
 // ---- a forward pass ----
 
+// `asked`: NULL, or a number that anything may set, a signal handler too. Once it was seen not to
+// be 0, operations up to device_end may leave out work. Who set it may take it back, so that it was
+// seen is kept: the caller clears `seen` before a pass, and takes no result where it is set after.
+typedef struct StopFlag {
+    const int *asked;
+    int seen;
+} StopFlag;
+
 typedef struct PassShape {
     int n;            // rows
     int max_position; // largest position among them
-    // NULL, or a number that anything may set, a signal handler too: while it is not 0, operations
-    // up to device_end may leave out work. The caller looks at it after the pass, and takes no
-    // result where it is set.
-    const int *stop;
+    StopFlag *stop;   // or NULL
 } PassShape;
 
-static inline bool pass_stopped(const int *stop) {
-    return stop && __atomic_load_n(stop, __ATOMIC_RELAXED);
+static inline bool pass_stopped(StopFlag *stop) {
+    if (!stop || !stop->asked) return false;
+    if (__atomic_load_n(&stop->seen, __ATOMIC_RELAXED)) return true;
+    if (!__atomic_load_n(stop->asked, __ATOMIC_RELAXED)) return false;
+    __atomic_store_n(&stop->seen, 1, __ATOMIC_RELAXED);
+    return true;
 }
 
 void device_begin(Device *device, const PassShape *shape);

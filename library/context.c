@@ -1,5 +1,6 @@
 // limpid_context: a model's weights on the device, and the cache. What comes from the caller is
 // checked here, since model/ takes indices of its own callers at their word.
+#include "base/processors.h"
 #include "library/handles.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static bool check_options(const limpid_options *o, const Config *config, Error *
     enum { MOST = 1 << 20 }; // of what a larger number is a mistake
     return check_range("context", o->context, config_longest_context(config), error) &&
            check_range("sequences", o->sequences, MOST, error) &&
-           check_range("threads", o->threads, MOST, error) &&
+           check_range("threads", o->threads, PROCESSORS_MOST, error) &&
            check_range("precision", o->precision, LIMPID_A8, error) &&
            check_range("kv", o->kv, LIMPID_KV_BF16, error) &&
            check_range("max_rows", o->max_rows, MOST, error) &&
@@ -91,7 +92,9 @@ static bool eval(limpid_context *c, const limpid_batch *batch, Error *error) {
         (batch->n > 0 && !library_given(batch->tokens, "tokens", NULL, error)))
         return false;
     Batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences, batch->wants_logits};
-    return model_forward(c->run, &rows, error);
+    bool good = model_forward(c->run, &rows, error);
+    if (!good && error->code == ERROR_NONFINITE) model_forget(c->run, &rows);
+    return good;
 }
 
 bool limpid_eval(limpid_context *c, const limpid_batch *batch, limpid_error *error) {

@@ -6,7 +6,6 @@
 
 static bool hand_on(void *context, const Model *run, Stage *stage) {
     limpid_context *c = context;
-    (void)run;
     limpid_stage seen = {.name = stage_name(stage->id),
                          .layer = stage->layer,
                          .n = stage->rows.n,
@@ -15,7 +14,8 @@ static bool hand_on(void *context, const Model *run, Stage *stage) {
                          .sequences = stage->rows.sequences,
                          .data = stage->data};
     memcpy(seen.shape, stage->shape, sizeof seen.shape);
-    return c->listener(c->user, &seen);
+    // What it has changed is a copy, which is dropped where the model has no norm of its own.
+    return c->listener(c->user, &seen) && !stage_is_residual(run, stage);
 }
 
 // The bit of the stage with that name; 0: none has it.

@@ -83,7 +83,7 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error) {
 
 // Rows behind the old length are forgotten by restoring the length alone. A row that was written at
 // an earlier position has overwritten the keys there, so its sequence now ends before it.
-void forget_batch(Model *m, const Batch *batch) {
+void model_forget(Model *m, const Batch *batch) {
     int *lengths = m->lengths_planned;
     memcpy(lengths, m->lengths_before, (size_t)m->options.n_sequences * sizeof *lengths);
     for (int i = 0; i < batch->n; i++) {

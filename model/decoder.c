@@ -46,6 +46,7 @@ bool decoder_speculates(const Model *m, const char **why) {
 bool decoder_begin(Decoder *d, Model *m, const DecoderOptions *options, Error *error) {
     *d = (Decoder){.model = m, .options = *options, .given = options->first != NULL};
     if (!d->options.n_sequences) d->options.n_sequences = 1;
+    model_clear_stop(m);
     int n = d->options.n_sequences;
     d->start = kv_cache_length(&m->cache, 0);
     // The longest sequence reaches the end of the context first, and all sequences step together.

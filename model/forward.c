@@ -206,7 +206,7 @@ static void forward_chunk(Model *m) {
 // Between begin and end a backend may record the operations and replay them later (CUDA graphs).
 void run_chunk(Model *m) {
     if (m->ranked) ranks_receive(m);
-    device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, m->options.stop});
+    device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, m->stop});
     forward_chunk(m);
     device_end(m->device);
     if (m->ranked) ranks_send(m);
@@ -240,13 +240,15 @@ void forward_sampled(Model *m, const int32_t *sampled, int n) {
 }
 
 bool model_forward(Model *m, const Batch *batch, Error *error) {
+    Error cause = {0};
     m->n_logit_rows = m->n_host_rows = 0;
+    model_clear_stop(m);
     if (!check_model_batch(m, batch, error)) return false;
     memcpy(m->lengths_before, m->cache.lengths,
            (size_t)m->options.n_sequences * sizeof *m->lengths_before);
     forward_batch(m, batch);
 
-    if (fetch_logits(m, error)) return logits_finite(m) || find_nonfinite_stage(m, batch, error);
-    if (model_stopped(m)) forget_batch(m, batch);
-    return false;
+    if (fetch_logits(m, &cause)) return logits_finite(m) || find_nonfinite_stage(m, batch, error);
+    if (cause.code == ERROR_INTERRUPTED || cause.code == ERROR_MEMORY) model_forget(m, batch);
+    return error_copy(error, &cause);
 }

@@ -18,14 +18,16 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error);
 // rows before it must not see what it writes.
 void chunk_take(Model *m, const Batch *batch, int start);
 
-// The cache as it was before the batch, but for positions that it has written anew.
-void forget_batch(Model *m, const Batch *batch);
-
 // ---- passes (forward.c) ----
 
-// Whether options.stop is set: then results of the pass are not to be used.
+// Whether options.stop was set in this pass: then its results are not to be used.
 static inline bool model_stopped(const Model *m) {
-    return pass_stopped(m->options.stop);
+    return pass_stopped(m->stop);
+}
+
+// Before the first pass of what is then stopped as a whole.
+static inline void model_clear_stop(Model *m) {
+    m->stop_flag.seen = 0;
 }
 
 // All chunks of a batch, without checks before or after.

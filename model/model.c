@@ -139,6 +139,8 @@ static Model *model_make(Opening *opening, const Config *config, const Weights *
     for (int l = 0; l < config->n_layers; l++)
         m->windows[l] = config->layers[l].window;
     m->options = model_defaults(config, options);
+    m->stop_flag.asked = m->options.stop;
+    m->stop = &m->stop_flag;
     if (opening(m, weights, error)) return m;
     model_close(m);
     return NULL;
@@ -219,7 +221,11 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
     m->att_weights = NULL;
     if (attention_weights) {
         m->att_weights = device_alloc(m->device, weights * sizeof(float));
-        if (!m->att_weights) return open_failed(m, error);
+        if (!m->att_weights) {
+            open_failed(m, error);
+            device_forgive(m->device);
+            return false;
+        }
     }
     m->listener = listener;
     m->listener_context = context;

@@ -102,6 +102,8 @@ struct Model {
     Config config;
     int windows[LIMIT_LAYERS]; // those of config.layers, for the cache
     ModelOptions options;      // with the defaults filled in
+    StopFlag stop_flag;        // of options.stop
+    StopFlag *stop;            // it
     WeightBytes weight_bytes;
     Device *device;
     DeviceMatrix *token_embedding, *position_embedding, *head; // head may be token_embedding
@@ -142,8 +144,12 @@ void model_close(Model *model); // NULL is fine
 // most max_logit_rows, checked). Tokens, positions and sequences are checked: exit code 2 with both
 // numbers when a position does not fit the context, or is one that layers with a window cannot go
 // back to (kv_cache.h). False also on a device failure (6) and where a logit is not finite (7,
-// naming the first stage that holds NaN or infinity).
+// naming the first stage that holds NaN or infinity); then the rows are in the cache. Where
+// options.stop was set (130) they are not.
 bool model_forward(Model *model, const Batch *batch, Error *error);
+// After a model_forward that has failed: the cache as it was before the batch, but for positions
+// that the batch has written anew.
+void model_forget(Model *model, const Batch *batch);
 
 // Logits (vocab_size) of the i-th row that wanted them in the last model_forward, or of the i-th
 // row of the last model_unembed; borrowed until the next of either. A Decoder has its own,

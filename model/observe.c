@@ -78,6 +78,11 @@ static void set_rows(Stage *stage, const Model *model) {
     stage->shape[2] = widths[STAGES[stage->id].width][1];
 }
 
+bool stage_is_residual(const Model *m, const Stage *stage) {
+    return (stage->id == STAGE_ATT_NORM && !m->layers[stage->layer].att_norm.weight) ||
+           (stage->id == STAGE_FFN_NORM && !m->layers[stage->layer].ffn_norm.weight);
+}
+
 void observe(Model *model, StageId id, int layer, const float *data) {
     if (!model_observes(model, id) || model_stopped(model)) return;
     Stage stage = {.id = id, .layer = layer, .data = model->host_stage};

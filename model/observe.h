@@ -57,6 +57,10 @@ typedef void Listener(void *context, const Model *model, const Stage *stage);
 // nothing: when they are seen, the values are already summed.
 typedef bool Intervention(void *context, const Model *model, Stage *stage);
 
+// Whether it is the residual stream itself, where a family has no norm: a change to the stage would
+// be a change to that.
+bool stage_is_residual(const Model *model, const Stage *stage);
+
 // "att_norm", "q", ...: the names used in messages and traces.
 const char *stage_name(StageId id);
 

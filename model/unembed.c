@@ -16,13 +16,12 @@ const Error *model_failure(const Model *m) {
 
 bool fetch_logits(Model *m, Error *error) {
     size_t count = (size_t)m->n_logit_rows * (size_t)m->config.vocab_size;
-    // Read once: who set it may take it back. A copy of many logits takes a tenth of a second.
-    bool stopped = model_stopped(m);
-    if (!stopped)
+    // A copy of many logits takes a tenth of a second.
+    if (!model_stopped(m))
         device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
     const Error *failure = model_failure(m);
     if (failure->code) return error_copy(error, failure);
-    if (stopped || model_stopped(m)) return error_set(error, ERROR_INTERRUPTED, "interrupted");
+    if (model_stopped(m)) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     m->n_host_rows = m->n_logit_rows;
     return true;
 }
@@ -48,9 +47,10 @@ bool model_unembed(Model *m, const float *x, int n, Error *error) {
     m->listener = NULL;
     m->intervention_stages = 0;
     m->n_logit_rows = m->n_host_rows = 0;
+    model_clear_stop(m);
     set_chunk(&m->chunk, n);
     device_upload(m->device, m->scratch.x, x, bytes);
-    device_begin(m->device, &(PassShape){.n = n, .stop = m->options.stop});
+    device_begin(m->device, &(PassShape){.n = n, .stop = m->stop});
     forward_logits(m);
     device_end(m->device);
     m->listener = listener;

@@ -118,16 +118,9 @@ static bool resolve_index(Change *c, const Stage *stage, Error *error) {
     return true;
 }
 
-// Where a family has no norm, the stage is the residual stream itself, and a change to it would be
-// a change to that.
-static bool is_residual_itself(const Model *m, const Stage *stage) {
-    return (stage->id == STAGE_ATT_NORM && !m->layers[stage->layer].att_norm.weight) ||
-           (stage->id == STAGE_FFN_NORM && !m->layers[stage->layer].ffn_norm.weight);
-}
-
 static bool check_change(Change *c, const Model *m, const Stage *stage, Error *error) {
     size_t row_size = stage_size(stage) / (size_t)stage->shape[0];
-    if (is_residual_itself(m, stage))
+    if (stage_is_residual(m, stage))
         return error_set(error, ERROR_USAGE,
                          "%s: this model has no norm there; layers.N.layer_out is what is read",
                          c->text);

@@ -33,7 +33,7 @@ struct Device {
     int active_threads; // of these that device_run uses now: all, or 1
     PassThreads pass_threads;
     double pass_began;       // seconds_now
-    const int *stop;         // PassShape.stop between device_begin and device_end, else NULL
+    StopFlag *stop;          // PassShape.stop between device_begin and device_end, else NULL
     size_t parts;            // into which one thread cuts an operation, to look at `stop`; 1: none
     Allocation *allocations; // all of device_alloc, freed by device_close
     PanelChunk *panel_chunks;

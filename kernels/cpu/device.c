@@ -91,6 +91,10 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
+void device_forgive(Device *device) {
+    if (device->error.code == ERROR_MEMORY) device->error = (Error){0};
+}
+
 __attribute__((used)) const bool DEVICE_MEMORY_IS_HOST = true;
 
 const DeviceInfo *device_info(const Device *device) {
@@ -176,7 +180,7 @@ bool device_counts(const Device *device, DeviceCounts *counts) {
 typedef struct Stoppable {
     PoolTask *task;
     void *context;
-    const int *stop;
+    StopFlag *stop;
     size_t step; // items between two looks at `stop`
 } Stoppable;
 

@@ -36,6 +36,10 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
+void device_forgive(Device *device) {
+    if (device->error.code == ERROR_MEMORY) device->error = (Error){0};
+}
+
 __attribute__((used)) const bool DEVICE_MEMORY_IS_HOST = true;
 
 const DeviceInfo *device_info(const Device *device) {

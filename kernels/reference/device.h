@@ -34,7 +34,7 @@ struct Device {
     Outlier *outliers;        // (max_rows, OUTLIERS)
     Candidate *candidates;    // (max_matrix_rows)
     int32_t sent[SEND_SLOTS]; // device_send
-    const int *stop;          // PassShape.stop between device_begin and device_end, else NULL
+    StopFlag *stop;           // PassShape.stop between device_begin and device_end, else NULL
 };
 
 struct DeviceMatrix {

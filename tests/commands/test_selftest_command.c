@@ -222,6 +222,7 @@ Test(selftest_golden, large_models_have_the_bits_of_the_table) {
 
 Test(selftest_golden, instruction_sets_and_threads_change_no_bit) {
     if (REFERENCE) SKIP("it has no instruction sets");
+    if (TEST_SANITIZED) SKIP("portable C takes seconds a token with sanitizers");
     need_builtin();
     TestRun r = program_shell("LIMPID_ISA=portable $RUN selftest --golden -j 3 | tail -n 1");
     CHECK(strstr(r.out, "portable (plain C): 9 of 9 have the bits"), "%s%s", r.out, r.err);

@@ -21,7 +21,8 @@ static Work run(int threads, int rows, bool stops) {
     enum { CHUNK = 10 };
     Work w = {0};
     Device *device = device_open(threads, PRECISION_F32);
-    device_begin(device, &(PassShape){.n = rows, .stop = stops ? &w.stop : NULL});
+    StopFlag flag = {.asked = &w.stop};
+    device_begin(device, &(PassShape){.n = rows, .stop = stops ? &flag : NULL});
     device_run(device, count, &w, ITEMS, CHUNK);
     device_end(device);
     Work stopped = w;
@@ -50,7 +51,8 @@ Test(cpu_stop, an_operation_on_few_rows_is_done_or_left_out) {
     for (int threads = 1; threads <= 4; threads += 3) {
         Work w = {0};
         Device *device = device_open(threads, PRECISION_F32);
-        device_begin(device, &(PassShape){.n = 1, .stop = &w.stop});
+        StopFlag flag = {.asked = &w.stop};
+        device_begin(device, &(PassShape){.n = 1, .stop = &flag});
         device_run(device, count, &w, ITEMS, ITEMS / 8);
         CHECK_INT(w.done, ITEMS);
         device_run(device, count, &w, ITEMS, ITEMS / 8);
@@ -64,4 +66,17 @@ Test(cpu_stop, an_operation_on_few_rows_is_done_or_left_out) {
 Test(cpu_stop, a_long_operation_on_one_row_is_cut_short) {
     Work w = run(4, 1, true);
     CHECK(w.done >= STOP_AT && w.done <= STOP_AT + 4 * ITEMS / 16, "%d items", w.done);
+}
+
+// Who set the number may take it back before the caller looks.
+Test(cpu_stop, what_was_seen_stays_seen) {
+    int asked = 0;
+    StopFlag flag = {.asked = &asked}, none = {0};
+    CHECK(!pass_stopped(NULL) && !pass_stopped(&none) && !pass_stopped(&flag));
+    asked = 1;
+    CHECK(pass_stopped(&flag));
+    asked = 0;
+    CHECK(pass_stopped(&flag));
+    flag.seen = 0;
+    CHECK(!pass_stopped(&flag));
 }

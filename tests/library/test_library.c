@@ -5,9 +5,11 @@
 #include "tests/support/opened.h"
 #include "tests/support/program.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -382,6 +384,53 @@ Test(library, a_listener_changes_what_it_says_it_has_changed) {
 }
 
 // ---- what a library owes ----
+
+static bool spoil(void *user, limpid_stage *stage) {
+    (void)user;
+    stage->data[0] = NAN;
+    return true;
+}
+
+// Nothing of a batch whose numbers are not finite stays, and what follows has the bits of a context
+// that has never seen it.
+Test(library, a_batch_that_is_not_finite_leaves_the_cache_as_it_was) {
+    limpid_error error = {0};
+    Opened o = test_opened(NULL), fresh = test_opened(NULL);
+    test_eval(&o, &(limpid_batch){.n = 3, .tokens = o.ids});
+    CHECK(limpid_listen(o.context, "layer_out", spoil, NULL, &error), "%s", error.message);
+    CHECK(!limpid_eval(o.context, &(limpid_batch){.n = o.n - 3, .tokens = o.ids + 3}, &error));
+    CHECK_INT(error.code, 7);
+    CHECK_INT(limpid_length(o.context, 0), 3);
+    CHECK(limpid_listen(o.context, NULL, NULL, NULL, &error));
+    test_eval(&o, &(limpid_batch){.n = o.n - 3, .tokens = o.ids + 3});
+    test_eval(&fresh, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    CHECK(row_hash(&o, 0) == row_hash(&fresh, 0));
+    test_opened_close(&o);
+    test_opened_close(&fresh);
+}
+
+// Where there is no memory for something new, what was there goes on.
+Test(library, a_listener_without_memory_leaves_the_context_usable) {
+    if (TEST_SANITIZED) SKIP("sanitizers need more memory than a limit leaves");
+    limpid_error error = {0};
+    limpid_options options = {.max_rows = 1 << 16};
+    Opened o = test_opened(&options);
+    struct rlimit limit, before;
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld", &pages) == 1 && !getrlimit(RLIMIT_AS, &before));
+    fclose(file);
+    limit = before;
+    limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (64 << 20);
+    CHECK(!setrlimit(RLIMIT_AS, &limit));
+    bool listens = limpid_listen(o.context, "att_weights", spoil, NULL, &error);
+    CHECK(!setrlimit(RLIMIT_AS, &before));
+    CHECK(!listens);
+    CHECK_INT(error.code, 5);
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    CHECK_INT(limpid_length(o.context, 0), o.n);
+    test_opened_close(&o);
+}
 
 Test(library, errors_are_returned_and_nothing_is_printed) {
     const char *path = test_temporary("no model"), *said = test_temporary("said");
