@@ -367,8 +367,9 @@ lib: $(LIBRARY)
 
 $(BUILD)/limpid.o: $(LIBRARY_OWN) $(BUILD)/objects.a
 	$(call say,LINK)
-	$(Q)$(CC) -r -nostdlib -Wl,--force-group-allocation -o $@ $^
-	$(Q)$(OBJCOPY) -w --keep-global-symbol='limpid_*' $@
+	$(Q)$(CC) -r -nostdlib -Wl,--force-group-allocation -o $@.new $^
+	$(Q)$(OBJCOPY) -w --keep-global-symbol='limpid_*' $@.new
+	$(Q)mv $@.new $@
 
 $(BUILD)/liblimpid.a: $(BUILD)/limpid.o
 	$(call say,AR)
@@ -384,6 +385,7 @@ $(BUILD)/liblimpid.so: $(BUILD)/liblimpid.so.0
 
 # A program that links liblimpid.a needs these libraries too: pkg-config --static.
 $(BUILD)/limpid.pc: limpid.h always
+	$(Q)rm -f $@
 	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: limpid' \
 	    'Description: inference of small language models' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
 	    'Libs: -L$${libdir} -llimpid' 'Libs.private: $(LIBRARY_LIBS)' >$@
@@ -550,26 +552,28 @@ GDB_AUTO_LOAD := $(PREFIX)/share/gdb/auto-load$(PREFIX)/bin
 STRIP ?= strip
 SHARE := $(DESTDIR)$(PREFIX)/share
 install: all lib
-	install -D -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/limpid
-	$(STRIP) $(DESTDIR)$(PREFIX)/bin/limpid
-	install -D -m 644 docs/limpid.1 $(SHARE)/man/man1/limpid.1
-	install -D -m 644 scripts/completion/limpid.bash $(SHARE)/bash-completion/completions/limpid
-	install -D -m 644 scripts/completion/_limpid $(SHARE)/zsh/site-functions/_limpid
-	install -D -m 644 scripts/completion/limpid.fish $(SHARE)/fish/vendor_completions.d/limpid.fish
-	install -d $(SHARE)/limpid/gdb $(DESTDIR)$(GDB_AUTO_LOAD)
-	install -m 644 scripts/limpid-gdb.py $(SHARE)/limpid
-	install -m 644 $(wildcard scripts/gdb/*.py) $(SHARE)/limpid/gdb
-	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py $(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py
-	install -D -m 644 limpid.h $(DESTDIR)$(PREFIX)/include/limpid.h
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -m 644 $(BUILD)/liblimpid.a $(BUILD)/liblimpid.so.0 $(DESTDIR)$(LIBDIR)
-	$(STRIP) --strip-unneeded $(DESTDIR)$(LIBDIR)/liblimpid.a $(DESTDIR)$(LIBDIR)/liblimpid.so.0
-	ln -sfn liblimpid.so.0 $(DESTDIR)$(LIBDIR)/liblimpid.so
-	install -m 644 $(BUILD)/limpid.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	$(Q)case '$(PREFIX)$(LIBDIR)' in *' '*) echo 'make install: no spaces in PREFIX and LIBDIR' >&2; exit 2;; esac
+	$(Q)case '$(PREFIX):$(LIBDIR)' in /*:/*) ;; *) echo 'make install: PREFIX and LIBDIR begin with a /' >&2; exit 2;; esac
+	install -D -m 755 $(BUILD)/run "$(DESTDIR)$(PREFIX)/bin/limpid"
+	$(STRIP) "$(DESTDIR)$(PREFIX)/bin/limpid"
+	install -D -m 644 docs/limpid.1 "$(SHARE)/man/man1/limpid.1"
+	install -D -m 644 scripts/completion/limpid.bash "$(SHARE)/bash-completion/completions/limpid"
+	install -D -m 644 scripts/completion/_limpid "$(SHARE)/zsh/site-functions/_limpid"
+	install -D -m 644 scripts/completion/limpid.fish "$(SHARE)/fish/vendor_completions.d/limpid.fish"
+	install -d "$(SHARE)/limpid/gdb" "$(DESTDIR)$(GDB_AUTO_LOAD)"
+	install -m 644 scripts/limpid-gdb.py "$(SHARE)/limpid"
+	install -m 644 $(wildcard scripts/gdb/*.py) "$(SHARE)/limpid/gdb"
+	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py "$(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py"
+	install -D -m 644 limpid.h "$(DESTDIR)$(PREFIX)/include/limpid.h"
+	install -d "$(DESTDIR)$(LIBDIR)/pkgconfig"
+	install -m 644 $(BUILD)/liblimpid.a $(BUILD)/liblimpid.so.0 "$(DESTDIR)$(LIBDIR)"
+	$(STRIP) --strip-unneeded "$(DESTDIR)$(LIBDIR)/liblimpid.a" "$(DESTDIR)$(LIBDIR)/liblimpid.so.0"
+	ln -sfn liblimpid.so.0 "$(DESTDIR)$(LIBDIR)/liblimpid.so"
+	install -m 644 $(BUILD)/limpid.pc "$(DESTDIR)$(LIBDIR)/pkgconfig"
 
 # build/deb/*.deb: the program, the library, and what a program that uses it is built with.
 deb: all lib
-	bash scripts/make_deb build/deb $(VERSION)
+	+bash scripts/make_deb build/deb $(VERSION)
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp' '*.cu')

@@ -104,7 +104,7 @@ enum { NAMES_SHOWN = 8, NAME_SIZE = 256 };
 typedef struct Found {
     char names[NAMES_SHOWN][NAME_SIZE]; // the first in the order of the alphabet
     int count;                          // of all
-    bool parts;                         // of a model in several files, or their index
+    bool parts;                         // the index of a model in several files
 } Found;
 
 // A file of a model by its name, or a directory that holds one; `directory` is an open one.
@@ -132,7 +132,7 @@ static Found find_models(const char *path) {
     DIR *entries = opendir(path);
     for (const struct dirent *e; entries && (e = readdir(entries));) {
         if (may_be_model(dirfd(entries), e->d_name)) insert(&found, e->d_name);
-        found.parts |= strstr(e->d_name, "-of-0") || ends_with(e->d_name, ".index.json");
+        found.parts |= ends_with(e->d_name, ".index.json");
     }
     if (entries) closedir(entries);
     return found;

@@ -63,7 +63,7 @@ Test(diff, names_the_weight_that_is_wrong) {
         char *b = write_trace(bad, "--prompt-ids|7,8,9,10|--precision|f32", "b.safetensors");
         TestRun r = program("diff|%s|%s", a, b);
         check_says(&r, ERROR_ANSWER_NO, MISTAKES[i].answer);
-        r = program("diff|%s|%s|-q|--only|nosuch|--only|layers.0.input_layernorm", a, b);
+        r = program("diff|%s|%s|-q|--only|layers.0.input_layernorm", a, b);
         check_status(&r, strstr(MISTAKES[i].weight, "embed") ? ERROR_ANSWER_NO : 0);
         test_run_free(&r);
         free(b);
