@@ -26,6 +26,11 @@ KERNEL_FLAGS ?=
 PLAIN ?= 0
 EMULATED ?= 0
 CROSS ?= 0
+ifeq ($(wildcard kernels/$(BACKEND)/device.c*),)
+$(error no backend $(BACKEND): cpu, reference or cuda)
+endif
+$(foreach switch,JSON PCRE2 PNG EDIT BUILTIN MPI PLAIN EMULATED CROSS,$(if $(filter-out 0 1,$($(switch))),\
+    $(error $(switch)=$($(switch)): wanted 0 or 1)))
 ifeq ($(MPI),1)
 override VARIANT := $(VARIANT)-mpi
 endif
@@ -201,7 +206,9 @@ fortifies = $(shell $(CC) $(CFLAGS) -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(1) -We
               -include features.h -x c /dev/null 2>/dev/null && echo $(1))
 ifeq ($(SANITIZED),)
 FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
+ifeq ($(findstring _FORTIFY_SOURCE,$(CFLAGS)),)
 HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
+endif
 endif
 # gcc 12 for AArch64 stops with an internal error where it vectorises most = fmax(most, fabs(x[i])).
 ifeq ($(MACHINE),aarch64)
@@ -266,7 +273,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC) $(NVCC_FLAGS) $(GPU_CODE) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -343,7 +350,7 @@ endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf
 $(BUILD)/pictures/page.o: pictures/page.S $(wildcard pictures/page/*)
-$(EMBEDDED):
+$(EMBEDDED): $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,AS)
 	$(Q)$(CC) -c -o $@ $<
