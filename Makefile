@@ -353,7 +353,7 @@ $(BUILD)/pictures/page.o: pictures/page.S $(wildcard pictures/page/*)
 $(EMBEDDED): $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,AS)
-	$(Q)$(CC) -c -o $@ $<
+	$(Q)$(CC) -c -o $@ $(filter %.S,$^)
 
 # The C compiler links, and has no runtime for vptr checks.
 $(BUILD)/%.o: %.cpp $(BUILD)/switches
@@ -560,7 +560,7 @@ STRIP ?= strip
 SHARE := $(DESTDIR)$(PREFIX)/share
 install: all lib
 	$(Q)case '$(PREFIX)$(LIBDIR)' in *' '*) echo 'make install: no spaces in PREFIX and LIBDIR' >&2; exit 2;; esac
-	$(Q)case '$(PREFIX):$(LIBDIR)' in /*:/*) ;; *) echo 'make install: PREFIX and LIBDIR begin with a /' >&2; exit 2;; esac
+	$(Q)case '$(PREFIX):$(LIBDIR)' in /*:/* | :/*) ;; *) echo 'make install: PREFIX and LIBDIR begin with a /' >&2; exit 2;; esac
 	install -D -m 755 $(BUILD)/run "$(DESTDIR)$(PREFIX)/bin/limpid"
 	$(STRIP) "$(DESTDIR)$(PREFIX)/bin/limpid"
 	install -D -m 644 docs/limpid.1 "$(SHARE)/man/man1/limpid.1"
@@ -580,7 +580,7 @@ install: all lib
 
 # build/deb/*.deb: the program, the library, and what a program that uses it is built with.
 deb: all lib
-	+bash scripts/make_deb build/deb $(VERSION)
+	bash scripts/make_deb build/deb $(VERSION)
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp' '*.cu')

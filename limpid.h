@@ -67,7 +67,8 @@ int limpid_detokenize(limpid_model *model, const int32_t *ids, size_t count, int
 bool limpid_ends(const limpid_model *model, int32_t id); // a text or an answer
 
 // The ids of a conversation in the model's format, with the beginning of an answer. `role`:
-// "system", "user" or "assistant". As limpid_tokenize.
+// "system", "user" or "assistant". As limpid_tokenize; code 2 where the format is not known, and
+// then LIMPID_SPECIAL reads a text that has the control tokens in it.
 typedef struct limpid_message {
     const char *role, *text;
 } limpid_message;

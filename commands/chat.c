@@ -45,9 +45,8 @@ static bool find_format(Chat *chat, Error *error) {
             "talks");
     if (!chat->format && checkpoint_vocabulary(s->checkpoint)->chat_template.length)
         return error_set(error, ERROR_USAGE,
-                         "%s: its chat template is none that limpid knows: --template NAME sets a "
-                         "format (docs/formats.md lists them)",
-                         checkpoint_path(s->checkpoint));
+                         "%s: %s: --template NAME sets a format (docs/formats.md lists them)",
+                         checkpoint_path(s->checkpoint), chat_format_missing(s->checkpoint));
     if (!chat->format)
         return error_set(error, ERROR_USAGE,
                          "%s: no known chat format in this model, so it may be a base model: `run "

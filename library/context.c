@@ -93,7 +93,8 @@ static bool eval(limpid_context *c, const limpid_batch *batch, Error *error) {
         return false;
     Batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences, batch->wants_logits};
     bool good = model_forward(c->run, &rows, error);
-    if (!good && error->code == ERROR_NONFINITE) model_forget(c->run, &rows);
+    if (!good && (error->code == ERROR_NONFINITE || error->code == ERROR_MEMORY))
+        model_forget(c->run, &rows);
     return good;
 }
 

@@ -103,7 +103,7 @@ bool own_tokenizer_open(OwnTokenizer *own, const char *path, int vocab_size, Err
     own->tokenizer = tokenizer_open(&source, &first);
     if (own->tokenizer) return true;
     // Not a tokenizer; perhaps a model that has one beside it.
-    if (first.code == ERROR_FILE && !is_directory(path) &&
+    if ((first.code == ERROR_FILE || is_directory(path)) &&
         checkpoint_open(&own->owner, path, &second)) {
         own->tokenizer = open_tokenizer_of(own->owner, error);
         return own->tokenizer;

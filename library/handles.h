@@ -109,6 +109,8 @@ const char *text_piece(Tokenizer *tokenizer, const int32_t *ids, size_t i, bool 
 
 // The format that the model's template or tokens show; NULL: it has none, or no tokenizer.
 const ChatTemplate *chat_format(const Checkpoint *checkpoint, const Tokenizer *tokenizer);
+// Why there is none, for a message.
+const char *chat_format_missing(const Checkpoint *checkpoint);
 
 // ---- sampling (sampler.c) ----
 

@@ -28,6 +28,12 @@ const ChatTemplate *chat_format(const Checkpoint *checkpoint, const Tokenizer *t
                                 checkpoint_config(checkpoint)->family);
 }
 
+const char *chat_format_missing(const Checkpoint *checkpoint) {
+    return checkpoint_vocabulary(checkpoint)->chat_template.length
+               ? "its chat template is none that limpid knows"
+               : "no known chat format in this model";
+}
+
 // ---- limpid.h ----
 
 static bool check_flags(int flags, Error *error) {
@@ -109,8 +115,8 @@ static bool render(const limpid_model *m, const limpid_message *messages, size_t
         return false;
     const ChatTemplate *format = chat_format(m->checkpoint, m->own.tokenizer);
     if (!format)
-        return error_set(error, ERROR_USAGE, "%s: no known chat format in this model",
-                         checkpoint_path(m->checkpoint));
+        return error_set(error, ERROR_USAGE, "%s: %s", checkpoint_path(m->checkpoint),
+                         chat_format_missing(m->checkpoint));
     ChatMessage *converted = calloc(count ? count : 1, sizeof *converted);
     if (!converted) return error_set(error, ERROR_MEMORY, "no memory for %zu messages", count);
     bool good = true;

@@ -249,6 +249,6 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
     forward_batch(m, batch);
 
     if (fetch_logits(m, &cause)) return logits_finite(m) || find_nonfinite_stage(m, batch, error);
-    if (cause.code == ERROR_INTERRUPTED || cause.code == ERROR_MEMORY) model_forget(m, batch);
+    if (cause.code == ERROR_INTERRUPTED) model_forget(m, batch);
     return error_copy(error, &cause);
 }

@@ -82,8 +82,6 @@ static bool has_col_labels(const Picture *p) {
     return p->n_panels == 1 && p->col_labels && p->cols <= MAX_LABELS;
 }
 
-// Of one panel a cell is CELL pixels. Of several it is chosen so that a panel is about SMALL_PANEL
-// wide, between SMALL_CELL and CELL. Panels without a given number in a row form about a square.
 // About the width of a text, in pixels: browsers have their own fonts.
 static double text_width(const char *text, double of_character) {
     size_t count = 0;
@@ -102,6 +100,8 @@ static double panel_width(const Picture *p, int cell) {
     return width + GAP;
 }
 
+// Of one panel a cell is CELL pixels. Of several it is chosen so that a panel is about SMALL_PANEL
+// wide, between SMALL_CELL and CELL. Panels without a given number in a row form about a square.
 static Layout lay_out(const Picture *p) {
     int small = (int)(SMALL_PANEL / p->cols);
     Layout l = {.picture = p, .cell = small > SMALL_CELL ? small : SMALL_CELL};

@@ -123,7 +123,10 @@ static bool render(Chat *chat, size_t from, TextSpan message, Error *error) {
 // ids = the tokens that the message appends to the cache.
 static bool encode_message(Chat *chat, TextSpan message, Error *error) {
     // The last answer is written anew without its thoughts; what is before it stays in the cache.
-    if (chat->begun && chat_template_forgets(chat->format)) begin_anew(chat);
+    const Buffer *last = chat->n_turns ? &chat->turns[chat->n_turns - 1].answer : NULL;
+    if (chat->begun && last &&
+        chat_template_forgets(chat->format, (const char *)last->bytes, last->size))
+        begin_anew(chat);
     if (!chat->begun) return render(chat, chat->left, message, error);
     chat->ids.count = 0;
     if (chat->pending >= 0 && !id_list_push(&chat->ids, chat->pending, error)) return false;
@@ -307,10 +310,31 @@ static bool generate_answer(Chat *chat, Turn *turn, Generation *g, Error *error)
     return good;
 }
 
+// The cache holds the first of the tokens that the sampler has accepted. How many of them the
+// tokens of the next message begin with: the system message, or all turns but the last.
+static size_t known_beginning(const Chat *chat) {
+    size_t n = 0, most = (size_t)kv_cache_length(&chat->session.model->cache, 0);
+    if (most > chat->accepted.count) most = chat->accepted.count;
+    if (most > chat->ids.count - 1) most = chat->ids.count - 1; // the logits of the last are wanted
+    while (n < most && chat->ids.ids[n] == chat->accepted.ids[n])
+        n++;
+    return n;
+}
+
+// They stay. Returns how many.
+static size_t reuse_beginning(Chat *chat) {
+    size_t n = known_beginning(chat);
+    size_t left = (size_t)kv_cache_go_back(&chat->session.model->cache, 0, (int)n);
+    if (left < n && !chat->options.quiet)
+        note("layers with a window no longer have what this needs: %zu tokens are read again", n);
+    return left;
+}
+
 // Tokens of the answer. -n counts forward passes as in generate, those of the message included.
 static size_t most_tokens(const Chat *chat) {
     const Options *o = &chat->options;
-    size_t most = chat->typed && !o->ignore_eos ? TYPED_TOKENS : SIZE_MAX, used = chat->ids.count;
+    size_t most = chat->typed && !o->ignore_eos ? TYPED_TOKENS : SIZE_MAX;
+    size_t used = chat->ids.count - (chat->begun ? 0 : known_beginning(chat));
     if (option_given(o, OPTION_MAX_TOKENS)) most = (size_t)o->max_tokens;
     if (!option_given(o, OPTION_STEPS) || !o->steps) return most;
     size_t steps = (size_t)o->steps + 1, left = steps > used ? steps - used : 0;
@@ -350,22 +374,6 @@ static bool keep_turn(Chat *chat, Turn *turn, const Generation *g, Error *error)
     return transcript_add(chat, "user", kept->user.bytes, user, NULL, error) &&
            transcript_add(chat, "assistant", kept->answer.bytes, length, stop_reason_name(g->stop),
                           error);
-}
-
-// The cache holds the first of the tokens that the sampler has accepted. Those that the tokens of
-// the next message begin with stay: the system message, or all turns but the last. Returns how
-// many.
-static size_t reuse_beginning(Chat *chat) {
-    KvCache *cache = &chat->session.model->cache;
-    size_t n = 0, most = (size_t)kv_cache_length(cache, 0);
-    if (most > chat->accepted.count) most = chat->accepted.count;
-    if (most > chat->ids.count - 1) most = chat->ids.count - 1; // the logits of the last are wanted
-    while (n < most && chat->ids.ids[n] == chat->accepted.ids[n])
-        n++;
-    size_t left = (size_t)kv_cache_go_back(cache, 0, (int)n);
-    if (left < n && !chat->options.quiet)
-        note("layers with a window no longer have what this needs: %zu tokens are read again", n);
-    return left;
 }
 
 // Before a message: *cached of its tokens are in the cache, and no others of the conversation where

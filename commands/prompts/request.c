@@ -240,7 +240,9 @@ static bool render(IdList *ids, const Session *s, const ChatMessage *messages, s
     if (!session_need_tokenizer(s, error)) return false;
     const ChatTemplate *t =
         name ? chat_template_by_name(name) : chat_format(s->checkpoint, s->tokenizer);
-    if (!t) return error_set(error, ERROR_FILE, "\"messages\": no known chat format in this model");
+    if (!t)
+        return error_set(error, ERROR_FILE, "\"messages\": %s: --template NAME sets a format",
+                         chat_format_missing(s->checkpoint));
     return chat_template_render(t, s->tokenizer, ids, messages, count, error);
 }
 
@@ -406,7 +408,6 @@ Request *request_read(const Line *line, size_t number, const Session *s, IdSet *
     return NULL;
 }
 
-// Which number is named first depends on the passes that computed the text.
 bool request_blame(Request *r, const Sample *sample, const Error *cause, Error *error) {
     bool finite = cause->code != ERROR_NONFINITE;
     if (finite && cause->code != ERROR_USAGE && cause->code != ERROR_FILE)
@@ -416,7 +417,7 @@ bool request_blame(Request *r, const Sample *sample, const Error *cause, Error *
     r->failed = sample;
     if (finite)
         error_copy(&r->error, cause);
-    else
+    else // which number is the first depends on the passes that computed the text
         error_set(&r->error, ERROR_NONFINITE,
                   "the model's numbers are not finite (NaN or infinity): `generate` with this "
                   "prompt names the first");

@@ -17,9 +17,8 @@
 //                          directories, as some overlays
 //   FAULT_EXCEPT=LIBRARY   its allocations, and those of what it calls, neither count nor fail
 //   FAULT_COUNT=FILE       receives the number of calls at exit; without a fault also, a line each,
-//   the
-//                          numbers of those worth a try: the first, the second and the last call
-//                          from each place (the twelve innermost return addresses)
+//                          the numbers of those worth a try: the first, the second and the last
+//                          call from each place (the innermost return addresses)
 //
 // Memory calls go to glibc's own entry points: looking up a symbol could itself allocate. Counting
 // starts at main; libraries allocate before it.
@@ -61,7 +60,7 @@ static int count_file = -1;
 
 // ---- where calls come from ----
 
-enum { FRAMES = 12, PLACES = 1 << 14 };
+enum { FRAMES = 16, PLACES = 1 << 14 }; // up to five frames are of this library
 
 typedef struct Place {
     uint64_t hash; // of the return addresses; 0: none

@@ -1,6 +1,7 @@
 // limpid.h against the program: the same ids, the same bits. And what a library owes its caller:
 // errors returned, nothing printed, no signal handled, two models in two threads.
 #include "base/hash.h"
+#include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/opened.h"
 #include "tests/support/program.h"
@@ -134,7 +135,6 @@ Test(library, a_model_in_memory_has_the_bits_of_its_file) {
     free(bytes);
 }
 
-// Whatever lies in the working directory.
 // It would have its config.json in the working directory.
 Test(library, safetensors_in_memory_are_refused) {
     static const char BYTES[] = "\2\0\0\0\0\0\0\0{}      ";
@@ -144,6 +144,7 @@ Test(library, safetensors_in_memory_are_refused) {
     CHECK(strstr(error.message, "have their config.json beside them"), "%s", error.message);
 }
 
+// Whatever lies in the working directory.
 Test(library, a_model_in_memory_without_a_vocabulary_looks_at_no_file) {
     BinShape shape = bin_shape_blocks();
     limpid_error error = {0};
@@ -159,6 +160,24 @@ Test(library, a_model_in_memory_without_a_vocabulary_looks_at_no_file) {
     CHECK_STRING(error.message, "the bytes have no vocabulary: give a tokenizer");
     limpid_close(model);
     CHECK(!chdir(before));
+    free(bytes);
+}
+
+Test(library, a_chat_template_that_is_not_known_is_called_so) {
+    limpid_error error = {0};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "tokenizer.chat_template", "{% for m in messages %}{{ m }}{% endfor %}");
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    limpid_model *model = limpid_open_memory(bytes, size, NULL, &error);
+    CHECK(model, "%s", error.message);
+    CHECK(!limpid_describe(model).chat);
+    CHECK_INT(limpid_chat(model, &(limpid_message){"user", "a"}, 1, NULL, 0, &error), -1);
+    CHECK_INT(error.code, 2);
+    CHECK(strstr(error.message, "its chat template is none that limpid knows"), "%s",
+          error.message);
+    limpid_close(model);
     free(bytes);
 }
 
@@ -407,6 +426,36 @@ Test(library, a_batch_that_is_not_finite_leaves_the_cache_as_it_was) {
     CHECK(row_hash(&o, 0) == row_hash(&fresh, 0));
     test_opened_close(&o);
     test_opened_close(&fresh);
+}
+
+// More rows than the rings of its windows can take back: what limpid_length says is there.
+Test(library, a_long_batch_that_is_not_finite_leaves_what_is_told) {
+    enum { BEFORE = 100, BAD = 60, MORE = 20, VOCAB = 200 };
+    limpid_error error = {0};
+    int32_t ids[BEFORE + BAD];
+    for (int i = 0; i < BEFORE + BAD; i++)
+        ids[i] = 1 + i * 7 % VOCAB;
+    limpid_model *model = limpid_open(test_reference_model("mistral-window8"), NULL, &error);
+    CHECK(model, "%s", error.message);
+    limpid_options options = {.max_rows = 16, .threads = 1};
+    limpid_context *c = limpid_context_open(model, &options, &error);
+    limpid_context *fresh = limpid_context_open(model, &options, &error);
+    CHECK(c && fresh, "%s", error.message);
+    CHECK(limpid_eval(c, &(limpid_batch){.n = BEFORE, .tokens = ids}, &error));
+    CHECK(limpid_listen(c, "layer_out", spoil, NULL, &error), "%s", error.message);
+    CHECK(!limpid_eval(c, &(limpid_batch){.n = BAD, .tokens = ids + BEFORE}, &error));
+    CHECK_INT(error.code, 7);
+    CHECK(limpid_listen(c, NULL, NULL, NULL, &error));
+    int n = limpid_length(c, 0);
+    CHECK(n >= 0 && n <= BEFORE, "%d", n);
+    CHECK(limpid_eval(c, &(limpid_batch){.n = MORE, .tokens = ids + n}, &error), "%s",
+          error.message);
+    CHECK(limpid_eval(fresh, &(limpid_batch){.n = n + MORE, .tokens = ids}, &error));
+    size_t bytes = (size_t)limpid_describe(model).vocab_size * sizeof(float);
+    CHECK(!memcmp(limpid_logits(c, 0), limpid_logits(fresh, 0), bytes), "%d tokens were told", n);
+    limpid_context_close(c);
+    limpid_context_close(fresh);
+    limpid_close(model);
 }
 
 // Where there is no memory for something new, what was there goes on.

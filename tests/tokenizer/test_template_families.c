@@ -354,6 +354,11 @@ static const struct {
      "none"}, // a system message that no row has
     {"{% for m in messages %}{{ '<|role|>' + m.content }}{% endfor %}",
      "none"}, // a program that no row knows
+    {"'<|im_start|>system\\nYou are a helpful assistant.<|im_end|>' '<|im_start|>assistant"
+     "\\n<think>\\n'",
+     "none"}, // Qwen 2's message, and thoughts
+    {"'<|im_start|>system<|im_sep|>You are Phi' + '<|im_sep|>'", "none"},
+    {"'<|im_start|>system\\n\\n\xe4\xbd\xa0'", "none"},
 };
 
 static const char *detected(uint64_t markers, const char *program, const char *family) {

@@ -56,6 +56,7 @@ typedef struct Sign {
     const char *format;
 } Sign;
 
+#define IM_SYSTEM "<|im_start|>system"
 #define DS_USER "<\xef\xbd\x9cUser\xef\xbd\x9c>"
 #define DS_ASSISTANT                                                                               \
     "<\xef\xbd\x9c"                                                                                \
@@ -71,8 +72,10 @@ static const Sign TEXT_SIGNS[] = {
     {{"<|im_start|>", "<functions></functions>", "You are Olmo, a helpful AI"}, "olmo3.1"},
     {{"<|im_start|>", "<functions></functions>"}, "olmo3"},
     {{"<|im_start|>", "<|im_sep|>"}, "phi4"},
-    {{"<|im_start|>", "You are a helpful assistant.<|im_end|>"}, "qwen2"},
-    {{"<|im_start|>", "You are a helpful assistant<|im_end|>"}, "qwen1.5"},
+    {{IM_SYSTEM "\\nYou are a helpful assistant.<|im_end|>"}, "qwen2"},
+    {{IM_SYSTEM "\nYou are a helpful assistant.<|im_end|>"}, "qwen2"},
+    {{IM_SYSTEM "\\nYou are a helpful assistant<|im_end|>"}, "qwen1.5"},
+    {{IM_SYSTEM "\nYou are a helpful assistant<|im_end|>"}, "qwen1.5"},
     {{"<|im_start|>assistant\\n<think>\\n", "</think>"}, "qwen3-think"},
     {{"<|im_start|>assistant\n<think>\n", "</think>"}, "qwen3-think"},
     {{"<|im_start|>", "</think>"}, "qwen3"},
@@ -145,25 +148,38 @@ static const char *mistral_version(const Tokenizer *tokenizer, TextSpan text) {
     return tekken ? "mistral-tekken" : "mistral-v3";
 }
 
+// The bytes of one of these at text[0 .. length); 0: none is there.
+static size_t separator(const char *text, size_t length) {
+    static const char *const ALL[] = {"\\n", "\n", "<|im_sep|>"};
+    for (int i = 0; i < 3; i++)
+        if (length >= strlen(ALL[i]) && !memcmp(text, ALL[i], strlen(ALL[i])))
+            return strlen(ALL[i]);
+    return 0;
+}
+
 // Whether a program of ChatML has a system message of its own, "<|im_start|>system\n" and words, of
 // which the general rows know nothing. A newline may be written as one or as \n.
 static bool has_words_of_its_own(TextSpan text) {
-    static const char SYSTEM[] = "<|im_start|>system";
     const char *end = text.text + text.length, *at = text.text;
-    while ((at = memmem(at, (size_t)(end - at), SYSTEM, sizeof SYSTEM - 1))) {
-        at += sizeof SYSTEM - 1;
+    while ((at = memmem(at, (size_t)(end - at), IM_SYSTEM, sizeof IM_SYSTEM - 1))) {
+        at += sizeof IM_SYSTEM - 1;
         const char *next = at;
-        if (end - next >= 2 && !memcmp(next, "\\n", 2))
-            next += 2;
-        else if (next < end && *next == '\n')
-            next++;
-        if (next > at && next < end && ((*next | 32) >= 'a' && (*next | 32) <= 'z')) return true;
+        for (size_t n = 1; n; next += n)
+            n = separator(next, (size_t)(end - next));
+        bool letter = next < end && (((*next | 32) >= 'a' && (*next | 32) <= 'z') || *next & 0x80);
+        if (next > at && letter) return true;
     }
     return false;
 }
 
 static bool is_general(const Sign *sign) {
-    return !strcmp(sign->format, "chatml") || !strncmp(sign->format, "qwen3", 5);
+    return !strcmp(sign->format, "chatml") || !strcmp(sign->format, "phi4") ||
+           !strncmp(sign->format, "qwen3", 5);
+}
+
+// What qwen1.5 and qwen2 have none of.
+static bool thinks(TextSpan text) {
+    return contains(text, "<think>") || contains(text, "</think>");
 }
 
 // NULL: no row matches.
@@ -174,7 +190,10 @@ static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
         while (found < 3 && sign->text[found] && contains(text, sign->text[found]))
             found++;
         if (found < 3 && sign->text[found]) continue;
-        return is_general(sign) && has_words_of_its_own(text) ? NULL : sign->format;
+        bool another = is_general(sign)                        ? has_words_of_its_own(text)
+                       : strstr("qwen1.5 qwen2", sign->format) ? thinks(text)
+                                                               : false;
+        return another ? NULL : sign->format;
     }
     return contains(text, "[INST]") ? mistral_version(tokenizer, text) : NULL;
 }

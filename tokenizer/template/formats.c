@@ -108,6 +108,7 @@ const ChatTemplate CHAT_TEMPLATES[] = {
     },
     {
         .name = "qwen1.5",
+        .begin = "{=bos}",
         .before = IM_BEFORE,
         .after = IM_AFTER,
         .prompt = IM_TURN("assistant"),
@@ -115,6 +116,7 @@ const ChatTemplate CHAT_TEMPLATES[] = {
     },
     {
         .name = "qwen2",
+        .begin = "{=bos}",
         .before = IM_BEFORE,
         .after = IM_AFTER,
         .prompt = IM_TURN("assistant"),

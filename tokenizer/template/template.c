@@ -197,8 +197,10 @@ static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
     return trim ? trim_end(trim_start(span)) : span;
 }
 
-bool chat_template_forgets(const ChatTemplate *format) {
-    return format->rules & RULE_DROP_THOUGHTS;
+bool chat_template_forgets(const ChatTemplate *format, const char *answer, size_t length) {
+    return (format->rules & RULE_DROP_THOUGHTS) &&
+           (strcmp(format->prompt, format->before[CHAT_ASSISTANT]) != 0 ||
+            (length && memmem(answer, length, "</think>", strlen("</think>"))));
 }
 
 // One user message. `system`: the system message that the format puts inside it, or NULL.

@@ -38,9 +38,10 @@ const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan te
 const ChatTemplate *chat_template_for_system(const ChatTemplate *chat_template, const char *system,
                                              size_t length);
 
-// Whether an answer is written in another way once a message follows it: without its thoughts. Then
-// chat_template_next does not go on as chat_template_render of the whole conversation would.
-bool chat_template_forgets(const ChatTemplate *chat_template);
+// Whether this answer is written in another way once a message follows it: without its thoughts, or
+// those that the prompt began. Then chat_template_next does not go on as chat_template_render of
+// the whole conversation would.
+bool chat_template_forgets(const ChatTemplate *chat_template, const char *answer, size_t length);
 
 // Appends the ids of a conversation and the generation prompt, after which the model writes the
 // assistant's message. Control tokens come from the format only; the text of a message never

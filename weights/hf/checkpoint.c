@@ -393,7 +393,6 @@ static bool check_biases(const Folder *folder, Error *error) {
                      found, wanted);
 }
 
-// model.safetensors goes before an index, as in transformers' from_pretrained.
 // Why a file without config.json is no model. A file that is cut short has another fault than that,
 // and a trace (docs/trace.md) is no model at all.
 static bool explain_file(const Folder *folder, Error *error) {
@@ -404,10 +403,11 @@ static bool explain_file(const Folder *folder, Error *error) {
     if (!safetensors_open(&file, folder->checkpoint->path, error)) return false;
     bool trace = safetensors_find(&file, "input_ids");
     safetensors_close(&file);
-    return !trace || error_set(error, ERROR_FILE,
-                               "a trace of a run, not a model: `run view FILE` shows it");
+    return !trace ||
+           error_set(error, ERROR_FILE, "a trace of a run, not a model: `run view FILE` shows it");
 }
 
+// model.safetensors goes before an index, as in transformers' from_pretrained.
 bool safetensors_read(Checkpoint *checkpoint, Error *error) {
     static const char SINGLE_NAME[] = "model.safetensors";
     Folder folder;
