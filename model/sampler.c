@@ -161,8 +161,8 @@ static bool check_stages(const SamplerOptions *o, Error *error) {
            check_range("dry-base", o->dry.base, 1.0f, 1e3f, error) &&
            check_range("dry-allowed-length", (float)o->dry.allowed_length, 0.0f, 1e9f, error) &&
            check_range("dry-penalty-last-n", (float)o->dry.last, -1.0f, 2e9f, error) &&
-           check_range("mirostat-ent", o->mirostat_tau, 0.0f, 100.0f, error) &&
-           check_range("mirostat-lr", o->mirostat_eta, 0.0f, 10.0f, error);
+           check_range("mirostat-tau", o->mirostat_tau, 0.0f, 100.0f, error) &&
+           check_range("mirostat-eta", o->mirostat_eta, 0.0f, 10.0f, error);
 }
 
 // -infinity is a bias like any other: the token is never sampled.

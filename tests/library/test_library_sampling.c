@@ -490,7 +490,7 @@ Test(library_sampling, what_is_out_of_range_is_refused) {
         {{.n_numbers = 1}, "numbers: got NULL"},
         {{.xtc_probability = 2}, "xtc-probability"},
         {{.xtc_probability = 1, .xtc_threshold = -1}, "xtc-threshold"},
-        {{.mirostat_tau = -1}, "mirostat-ent"},
+        {{.mirostat_tau = -1}, "mirostat-tau"},
         {{.mirostat_tau = 5, .mirostat_eta = 11}, "mirostat-lr"},
         {{.top_p = NAN}, "top-p"},
     };

@@ -449,7 +449,7 @@ Test(sampler, options_out_of_range_are_named) {
     check_refused(o, "dry-base: wanted 1 to 1000, got 0.5");
     o = sampler_defaults();
     o.mirostat_tau = -1.0f;
-    check_refused(o, "mirostat-ent: wanted 0 to 100, got -1");
+    check_refused(o, "mirostat-tau: wanted 0 to 100, got -1");
     o = sampler_defaults();
     o.mirostat_eta = NAN;
     check_refused(o, "mirostat-lr: wanted 0 to 10, got nan");
