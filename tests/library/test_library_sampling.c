@@ -491,7 +491,7 @@ Test(library_sampling, what_is_out_of_range_is_refused) {
         {{.xtc_probability = 2}, "xtc-probability"},
         {{.xtc_probability = 1, .xtc_threshold = -1}, "xtc-threshold"},
         {{.mirostat_tau = -1}, "mirostat-tau"},
-        {{.mirostat_tau = 5, .mirostat_eta = 11}, "mirostat-lr"},
+        {{.mirostat_tau = 5, .mirostat_eta = 11}, "mirostat-eta"},
         {{.top_p = NAN}, "top-p"},
     };
     Opened o = test_opened(NULL);

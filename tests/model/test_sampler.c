@@ -452,7 +452,7 @@ Test(sampler, options_out_of_range_are_named) {
     check_refused(o, "mirostat-tau: wanted 0 to 100, got -1");
     o = sampler_defaults();
     o.mirostat_eta = NAN;
-    check_refused(o, "mirostat-lr: wanted 0 to 10, got nan");
+    check_refused(o, "mirostat-eta: wanted 0 to 10, got nan");
     o = sampler_defaults();
     o.n_biases = 1;
     o.biases = &(LogitBias){VOCAB, 1.0f};
