@@ -4,6 +4,7 @@
 //   trace_file_open     begins the file with the final shapes; attaches write_stage
 //   (the caller feeds the text; write_stage puts each row at its place)
 //   trace_file_finish   the token ids, then the file moves to its place
+#include "commands/shared/output.h"
 #include "commands/trace/file.h"
 
 #include "commands/commands.h"
@@ -51,18 +52,20 @@ static void note_stage(void *context, const Model *model, const Stage *stage) {
     f->count++;
 }
 
-// Each --only means a stage at least.
+// Whether a stage has the name. Of several names some may be those of other families.
+static bool is_planned(const TraceFile *f, const char *pattern) {
+    for (size_t k = 0; k < f->count; k++)
+        if (name_matches(pattern, f->tensors[k].name)) return true;
+    return false;
+}
+
 static bool check_only(const TraceFile *f, Error *error) {
-    const TextList *only = &f->session->options->only_names;
-    for (int i = 0; i < only->count; i++) {
-        bool found = false;
-        for (size_t k = 0; k < f->count && !found; k++)
-            found = name_matches(only->texts[i], f->tensors[k].name);
-        if (!found)
-            return error_set(error, ERROR_USAGE,
-                             "--only %.60s: no stage of this model has such a name (docs/trace.md "
-                             "lists them)",
-                             only->texts[i]);
+    static const char NONE[] = "no stage of this model has such a name (docs/trace.md lists them)";
+    const Options *o = f->session->options;
+    for (int i = 0; i < o->only_names.count; i++) {
+        const char *pattern = o->only_names.texts[i];
+        if (!f->count) return error_set(error, ERROR_USAGE, "--only %.60s: %s", pattern, NONE);
+        if (!o->quiet && !is_planned(f, pattern)) note("--only %.60s: %s", pattern, NONE);
     }
     return true;
 }

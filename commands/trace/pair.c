@@ -100,14 +100,13 @@ static bool is_listed(const char *pattern, const Listed *list, size_t count) {
     return false;
 }
 
-// Each --only means a tensor of A or B at least.
+// One --only at least means a tensor of A or B.
 static bool check_only(const TextList *only, const Listed *a, size_t n_a, const Listed *b,
                        size_t n_b, Error *error) {
     for (int i = 0; i < only->count; i++)
-        if (!is_listed(only->texts[i], a, n_a) && !is_listed(only->texts[i], b, n_b))
-            return error_set(error, ERROR_USAGE, "--only %.60s: no tensor has such a name",
-                             only->texts[i]);
-    return true;
+        if (is_listed(only->texts[i], a, n_a) || is_listed(only->texts[i], b, n_b)) return true;
+    return !only->count ||
+           error_set(error, ERROR_USAGE, "--only %.60s: no tensor has such a name", only->texts[0]);
 }
 
 // A tensor of A is part of a pair, or only in A. Then those that are only in B.
