@@ -4,10 +4,10 @@
 //   trace_file_open     begins the file with the final shapes; attaches write_stage
 //   (the caller feeds the text; write_stage puts each row at its place)
 //   trace_file_finish   the token ids, then the file moves to its place
-#include "commands/shared/output.h"
 #include "commands/trace/file.h"
 
 #include "commands/commands.h"
+#include "commands/shared/output.h"
 #include "kernels/precision.h"
 
 #include <inttypes.h>
