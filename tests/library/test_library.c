@@ -436,6 +436,7 @@ Test(library, a_long_batch_that_is_not_finite_leaves_what_is_told) {
     for (int i = 0; i < BEFORE + BAD; i++)
         ids[i] = 1 + i * 7 % VOCAB;
     limpid_model *model = limpid_open(test_reference_model("mistral-window8"), NULL, &error);
+    if (!model && strstr(error.message, "it has no JSON")) SKIP("this build reads no config.json");
     CHECK(model, "%s", error.message);
     limpid_options options = {.max_rows = 16, .threads = 1};
     limpid_context *c = limpid_context_open(model, &options, &error);
