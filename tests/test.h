@@ -98,6 +98,12 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
 #else
 #define TEST_SANITIZED 0
 #endif
+// 1 where a sanitizer's allocator ends the program in place of returning NULL.
+#if TEST_SANITIZED || defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define TEST_OWN_ALLOCATOR 1
+#else
+#define TEST_OWN_ALLOCATOR 0
+#endif
 
 // 1 where an emulator runs the program (make aarch64 on another processor).
 #ifndef TEST_CROSS

@@ -70,9 +70,9 @@ static bool is_safetensors(const Mapping *file) {
     return file->size > 8 && file->data[8] == '{' && load_u64(file->data) <= LIMIT_JSON_HEADER;
 }
 
-// Bytes in memory have no directory in which a config.json could lie.
+// Bytes in memory have a config.json beside them only where they have the name of a path.
 static bool read_safetensors(Checkpoint *c, Error *error) {
-    if (c->files->mapped) return safetensors_read(c, error);
+    if (c->files->mapped || strchr(c->path, '/')) return safetensors_read(c, error);
     return error_set(error, ERROR_FILE,
                      "safetensors have their config.json beside them: open the file or directory");
 }
