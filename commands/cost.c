@@ -29,20 +29,19 @@ enum {
 };
 static const struct {
     OptionId id;
-    const char *name;
     int reports;
 } USED_BY[] = {
-    {OPTION_SEQ, "seq", EVERY & ~INTENSITY},
-    {OPTION_COST_BATCH, "batch", EVERY & ~(INTENSITY | SAVINGS | TABLE)},
-    {OPTION_COST_TYPE, "type", EVERY & ~(SAVINGS | SWEEP)},
-    {OPTION_KV, "kv", EVERY & ~INTENSITY},
-    {OPTION_PATTERN, "pattern", WHOLE | MEASURE},
-    {OPTION_MACHINE, "machine", WHOLE | INTENSITY},
-    {OPTION_RIDGE, "ridge", WHOLE | INTENSITY},
-    {OPTION_JSON, "json", WHOLE | MEASURE},
-    {OPTION_CSV, "csv", SWEEP},
-    {OPTION_SVG, "svg", SWEEP},
-    {OPTION_PNG, "png", SWEEP},
+    {OPTION_SEQ, EVERY & ~INTENSITY},
+    {OPTION_COST_BATCH, EVERY & ~(INTENSITY | SAVINGS | TABLE)},
+    {OPTION_COST_TYPE, EVERY & ~(SAVINGS | SWEEP)},
+    {OPTION_KV, EVERY & ~INTENSITY},
+    {OPTION_PATTERN, WHOLE | MEASURE},
+    {OPTION_MACHINE, WHOLE | INTENSITY},
+    {OPTION_RIDGE, WHOLE | INTENSITY},
+    {OPTION_JSON, WHOLE | MEASURE},
+    {OPTION_CSV, SWEEP},
+    {OPTION_SVG, SWEEP},
+    {OPTION_PNG, SWEEP},
 };
 
 static const char *report_name(int report) {
@@ -72,8 +71,8 @@ static bool check_options(const Options *o, Error *error) {
                          "--measure at a time, and none with presets");
     for (size_t i = 0; i < sizeof USED_BY / sizeof *USED_BY; i++)
         if (option_given(o, USED_BY[i].id) && !(USED_BY[i].reports & report))
-            return error_set(error, ERROR_USAGE, "--%s: %s does not use it", USED_BY[i].name,
-                             report_name(report));
+            return error_set(error, ERROR_USAGE, "--%s: %s does not use it",
+                             options_first_given(o, &USED_BY[i].id, 1), report_name(report));
     if (option_given(o, OPTION_RIDGE) && option_given(o, OPTION_MACHINE))
         return error_set(error, ERROR_USAGE, "one of --ridge and --machine");
     double bytes;

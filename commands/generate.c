@@ -422,11 +422,8 @@ static int logit_rows(const Session *s, size_t prompt, const Drafting *drafting)
 // Options that say something of --prompts alone.
 static bool check_prompts(const Options *o, Error *error) {
     static const OptionId OF_PROMPTS[] = {OPTION_OUT, OPTION_PARALLEL, OPTION_RESUME, OPTION_SHARD};
-    for (size_t i = 0; i < sizeof OF_PROMPTS / sizeof *OF_PROMPTS; i++)
-        if (option_given(o, OF_PROMPTS[i]))
-            return error_set(error, ERROR_USAGE, "--%s goes with --prompts FILE",
-                             recorded_option(OF_PROMPTS[i])->name);
-    return true;
+    const char *name = options_first_given(o, OF_PROMPTS, sizeof OF_PROMPTS / sizeof *OF_PROMPTS);
+    return !name || error_set(error, ERROR_USAGE, "--%s goes with --prompts FILE", name);
 }
 
 // -m chat is another command, which would pass over what it does not have.

@@ -55,7 +55,7 @@ void device_close(Device *device); // NULL is fine; frees all that belongs to th
 const Error *device_error(const Device *device);
 // Takes a failure of device_alloc back: there was no memory for something new, and all that was
 // there before is as it was. Other failures stay.
-void device_forgive(Device *device);
+void device_clear_memory_error(Device *device);
 
 // Fixed by device_open, but for `description`, to which a backend may append what it finds missing.
 typedef struct DeviceInfo {

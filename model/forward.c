@@ -206,7 +206,7 @@ static void forward_chunk(Model *m) {
 // Between begin and end a backend may record the operations and replay them later (CUDA graphs).
 void run_chunk(Model *m) {
     if (m->ranked) ranks_receive(m);
-    device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, m->stop});
+    device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, &m->stop});
     forward_chunk(m);
     device_end(m->device);
     if (m->ranked) ranks_send(m);

@@ -21,13 +21,13 @@ void chunk_take(Model *m, const Batch *batch, int start);
 // ---- passes (forward.c) ----
 
 // Whether options.stop was set in this pass: then its results are not to be used.
-static inline bool model_stopped(const Model *m) {
-    return pass_stopped(m->stop);
+static inline bool model_stopped(Model *m) {
+    return pass_stopped(&m->stop);
 }
 
-// Before the first pass of what is then stopped as a whole.
+// Before the passes of a batch, or of all tokens that a Decoder computes.
 static inline void model_clear_stop(Model *m) {
-    m->stop_flag.seen = 0;
+    m->stop.seen = 0;
 }
 
 // All chunks of a batch, without checks before or after.

@@ -139,8 +139,7 @@ static Model *model_make(Opening *opening, const Config *config, const Weights *
     for (int l = 0; l < config->n_layers; l++)
         m->windows[l] = config->layers[l].window;
     m->options = model_defaults(config, options);
-    m->stop_flag.asked = m->options.stop;
-    m->stop = &m->stop_flag;
+    m->stop.asked = m->options.stop;
     if (opening(m, weights, error)) return m;
     model_close(m);
     return NULL;
@@ -223,7 +222,7 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
         m->att_weights = device_alloc(m->device, weights * sizeof(float));
         if (!m->att_weights) {
             open_failed(m, error);
-            device_forgive(m->device);
+            device_clear_memory_error(m->device);
             return false;
         }
     }

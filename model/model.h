@@ -102,8 +102,7 @@ struct Model {
     Config config;
     int windows[LIMIT_LAYERS]; // those of config.layers, for the cache
     ModelOptions options;      // with the defaults filled in
-    StopFlag stop_flag;        // of options.stop
-    StopFlag *stop;            // it
+    StopFlag stop;             // of options.stop
     WeightBytes weight_bytes;
     Device *device;
     DeviceMatrix *token_embedding, *position_embedding, *head; // head may be token_embedding

@@ -235,7 +235,7 @@ static bool sampler_allocate(Sampler *s, Error *error) {
     // The message of a GPU names its own memory.
     const Error *failure = device_error(s->device);
     if (failure->code == ERROR_DEVICE) return error_copy(error, failure);
-    device_forgive(s->device);
+    device_clear_memory_error(s->device);
     return error_set(error, ERROR_MEMORY, "no memory for a sampler of %d tokens", s->vocab_size);
 }
 

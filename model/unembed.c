@@ -50,7 +50,7 @@ bool model_unembed(Model *m, const float *x, int n, Error *error) {
     model_clear_stop(m);
     set_chunk(&m->chunk, n);
     device_upload(m->device, m->scratch.x, x, bytes);
-    device_begin(m->device, &(PassShape){.n = n, .stop = m->stop});
+    device_begin(m->device, &(PassShape){.n = n, .stop = &m->stop});
     forward_logits(m);
     device_end(m->device);
     m->listener = listener;

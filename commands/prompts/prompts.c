@@ -49,10 +49,8 @@ static bool check_options(const Options *o, Error *error) {
         OPTION_NO_CACHE,  OPTION_ABLATE,       OPTION_PATCH,       OPTION_STEER,
         OPTION_SPECULATE, OPTION_DRAFT,        OPTION_CACHE,       OPTION_CACHE_READ_ONLY,
         OPTION_OVERFLOW,  OPTION_DRAFT_TOKENS, OPTION_KEEP_NEWLINE};
-    for (size_t i = 0; i < sizeof EXCLUDED / sizeof *EXCLUDED; i++)
-        if (option_given(o, EXCLUDED[i]))
-            return error_set(error, ERROR_USAGE, "--prompts does not go with --%s",
-                             recorded_option(EXCLUDED[i])->name);
+    const char *excluded = options_first_given(o, EXCLUDED, sizeof EXCLUDED / sizeof *EXCLUDED);
+    if (excluded) return error_set(error, ERROR_USAGE, "--prompts does not go with --%s", excluded);
     if (o->mode == MODE_CHAT || o->color == COLOR_SURPRISE)
         return error_set(error, ERROR_USAGE, "--prompts does not go with %s",
                          o->mode == MODE_CHAT ? "-m chat: a line has \"messages\""

@@ -394,6 +394,13 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
     return true;
 }
 
+const char *options_first_given(const Options *o, const OptionId *ids, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        for (const OptionRow *row = option_rows(); option_given(o, ids[i]) && row->name; row++)
+            if (row->id == ids[i]) return row->name;
+    return NULL;
+}
+
 bool only_matches(const TextList *patterns, const char *name) {
     for (int i = 0; i < patterns->count; i++)
         if (name_matches(patterns->texts[i], name)) return true;

@@ -300,6 +300,9 @@ extern const char OPTION_TYPES[];
 // Whether any of these commands (CommandBit) has an option of this long name, `length` bytes.
 bool option_is_of(const char *name, size_t length, int commands);
 
+// The long name of the first of these `count` options that was given; NULL: none was.
+const char *options_first_given(const Options *options, const OptionId *ids, size_t count);
+
 static inline bool option_given(const Options *options, OptionId id) {
     return options->given[id];
 }

@@ -25,15 +25,10 @@ bool view_is_trace(const char *path) {
 
 // A run of a model has these, a trace has not.
 static bool check_options(const Options *o, Error *error) {
-    const char *of_a_run = o->pattern                          ? "pattern"
-                           : o->ablate                         ? "ablate"
-                           : o->patches.count                  ? "patch"
-                           : o->steers.count                   ? "steer"
-                           : option_given(o, OPTION_ABLATE_TO) ? "ablate-to"
-                           : option_given(o, OPTION_PRECISION) ? "precision"
-                           : option_given(o, OPTION_KV)        ? "kv"
-                           : option_given(o, OPTION_SPECIAL)   ? "special"
-                                                               : NULL;
+    static const OptionId OF_A_RUN[] = {OPTION_PATTERN, OPTION_ABLATE,    OPTION_PATCH,
+                                        OPTION_STEER,   OPTION_ABLATE_TO, OPTION_PRECISION,
+                                        OPTION_KV,      OPTION_SPECIAL};
+    const char *of_a_run = options_first_given(o, OF_A_RUN, sizeof OF_A_RUN / sizeof *OF_A_RUN);
     if (o->prompt || o->file || o->prompt_ids || option_given(o, OPTION_NEW_TOKENS))
         return error_set(error, ERROR_USAGE,
                          "a trace has its tokens: no -i, -f, --prompt-ids or -n with it");

@@ -36,7 +36,7 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
-void device_forgive(Device *device) {
+void device_clear_memory_error(Device *device) {
     if (device->error.code == ERROR_MEMORY) device->error = (Error){0};
 }
 

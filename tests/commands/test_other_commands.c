@@ -4,6 +4,19 @@
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
+// Of one model alone a directory is as good as the file.
+Test(other_commands, a_directory_with_one_model_is_that_model) {
+    TestRun r = program_shell(test_text("D=%s; mkdir -p $D && cp $MODEL $D/m.gguf && "
+                                        "for M in $MODEL $D; do $RUN tokenize $M -i 'Once upon'; "
+                                        "$RUN tokenize -z $M -i 'Once upon'; "
+                                        "$RUN $M -i Once -t 0 --max-tokens 4 -q; done",
+                                        test_temporary("one")));
+    check_status(&r, 0);
+    size_t half = r.out_size / 2;
+    CHECK(half > 20 && !memcmp(r.out, r.out + half, half) && r.out_size == 2 * half, "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(other_commands, tokenize_and_back) {
     TestRun r = program("tokenize|-z|%s|-i|%s", small_model(), "Once upon");
     CHECK_STRING(r.out, "435 462\n");

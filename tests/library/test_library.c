@@ -459,6 +459,34 @@ Test(library, a_long_batch_that_is_not_finite_leaves_what_is_told) {
     limpid_close(model);
 }
 
+static bool zero(void *user, limpid_stage *s) {
+    (void)user;
+    memset(s->data, 0, (size_t)s->n * (size_t)s->shape[1] * sizeof *s->data);
+    return true;
+}
+
+// OLMo 2 has no norm in front of its blocks: there the stage is the residual stream itself.
+Test(library, a_norm_that_a_family_has_not_cannot_be_changed) {
+    limpid_error error = {0};
+    const int32_t ids[] = {1, 5, 9, 12};
+    limpid_model *model = limpid_open(test_reference_model("olmo2"), NULL, &error);
+    if (!model && strstr(error.message, "it has no JSON")) SKIP("this build reads no config.json");
+    CHECK(model, "%s", error.message);
+    limpid_context *c = limpid_context_open(model, NULL, &error);
+    CHECK(c, "%s", error.message);
+    size_t bytes = (size_t)limpid_describe(model).vocab_size * sizeof(float);
+    CHECK(limpid_eval(c, &(limpid_batch){.n = 4, .tokens = ids}, &error), "%s", error.message);
+    float *plain = malloc(bytes);
+    memcpy(plain, limpid_logits(c, 0), bytes);
+    CHECK(limpid_truncate(c, 0, 0));
+    CHECK(limpid_listen(c, "att_norm ffn_norm", zero, NULL, &error), "%s", error.message);
+    CHECK(limpid_eval(c, &(limpid_batch){.n = 4, .tokens = ids}, &error), "%s", error.message);
+    CHECK(!memcmp(plain, limpid_logits(c, 0), bytes), "the residual stream was changed");
+    free(plain);
+    limpid_context_close(c);
+    limpid_close(model);
+}
+
 // Where there is no memory for something new, what was there goes on.
 Test(library, a_listener_without_memory_leaves_the_context_usable) {
     if (TEST_OWN_ALLOCATOR) SKIP("sanitizers bring their own allocator");

@@ -261,6 +261,36 @@ Test(pictures, svg_has_texts_as_text_and_a_run_as_one_square) {
     free(text);
 }
 
+// A character is 6 pixels wide or more in the usual fonts at this size.
+Test(pictures, svg_titles_do_not_run_into_each_other) {
+    enum { LENGTH = 40, LEAST = 6 };
+    static const char TITLE[] = "layer 0, mean of heads, of a small model"; // LENGTH characters
+    static const float VALUES[2] = {0, 1};
+    const Panel panels[] = {{TITLE, VALUES}, {TITLE, VALUES}};
+    Picture picture = {.title = TITLE,
+                       .panels = panels,
+                       .n_panels = 2,
+                       .rows = 1,
+                       .cols = 2,
+                       .across = 2,
+                       .high = 1};
+    Buffer out = {0};
+    CHECK_INT(strlen(TITLE), LENGTH);
+    picture_svg(&out, &picture);
+    buffer_put(&out, "", 1);
+    CHECK(!out.failed);
+    double x[2], width;
+    const char *at = (const char *)out.bytes;
+    CHECK(sscanf(strstr(at, "width=\""), "width=\"%lf", &width) == 1);
+    for (int i = 0; i < 2; i++, at++) {
+        at = strstr(at, "<g transform=\"translate(");
+        CHECK(at && sscanf(at, "<g transform=\"translate(%lf", &x[i]) == 1);
+    }
+    CHECK(x[1] - x[0] >= LENGTH * LEAST, "%g pixels", x[1] - x[0]);
+    CHECK(width >= x[1] + LENGTH * LEAST, "%g pixels in all", width);
+    buffer_free(&out);
+}
+
 Test(pictures, svg_stays_below_100_kb) {
     static const size_t SIZES[] = {30, 128, 300, 512}, PANELS[] = {1, 9, 64};
     for (int s = 0; s < 4; s++) {

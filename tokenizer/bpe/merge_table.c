@@ -13,8 +13,8 @@
 
 typedef struct MergeEntry {
     int32_t left, right; // ids
-    int32_t merged;
-    uint32_t order; // rank + 1; 0: empty
+    int32_t merged;      // id; ~id where that is a control token, which no merge makes
+    uint32_t order;      // rank + 1; 0: empty
 } MergeEntry;
 
 static size_t first_bucket(const MergeTable *table, int32_t left, int32_t right) {
@@ -77,7 +77,7 @@ bool merge_table_add(MergeTable *table, Tokenizer *t, TextSpan left, TextSpan ri
     if (id < 0) return fail(table, left, right, "the merged text is no token", error);
     MergeEntry *entry = entry_of(table, left_id, right_id);
     if (entry->order) return fail(table, left, right, "an earlier merge has the same pair", error);
-    // Text never becomes a control token: such a merge keeps its rank, and is never made.
+    // Text never becomes a control token: the merge keeps its rank, and is never made.
     if (t->types[id] == TOKEN_CONTROL) id = ~id;
     *entry = (MergeEntry){left_id, right_id, id, (uint32_t)++table->count};
     return true;

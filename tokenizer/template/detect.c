@@ -50,13 +50,42 @@ const char *chat_template_names(void) {
            "hunyuan[-7b] ernie4.5 ministral3-reasoning deepseek[-r1]";
 }
 
+#define IM_SYSTEM "<|im_start|>system"
+
+// The length of the one of these that text[0 .. length) begins with; 0: of none.
+static size_t separator(const char *text, size_t length) {
+    static const char *const ALL[] = {"\\n", "\n", "<|im_sep|>"};
+    for (int i = 0; i < 3; i++)
+        if (length >= strlen(ALL[i]) && !memcmp(text, ALL[i], strlen(ALL[i])))
+            return strlen(ALL[i]);
+    return 0;
+}
+
+// Whether a ChatML program has a default system message: "<|im_start|>system\n" and a letter. The
+// newline may be one, or a backslash and an n.
+static bool has_default_message(TextSpan text) {
+    const char *end = text.text + text.length, *at = text.text;
+    while ((at = memmem(at, (size_t)(end - at), IM_SYSTEM, sizeof IM_SYSTEM - 1))) {
+        at += sizeof IM_SYSTEM - 1;
+        const char *next = at;
+        for (size_t n = 1; n; next += n)
+            n = separator(next, (size_t)(end - next));
+        bool letter = next < end && (((*next | 32) >= 'a' && (*next | 32) <= 'z') || *next & 0x80);
+        if (next > at && letter) return true;
+    }
+    return false;
+}
+
+static bool has_thoughts(TextSpan text) {
+    return contains(text, "<think>") || contains(text, "</think>");
+}
+
 // Matches if the template contains all of `text`. The first matching row decides.
 typedef struct Sign {
     const char *text[3];
     const char *format;
 } Sign;
 
-#define IM_SYSTEM "<|im_start|>system"
 #define DS_USER "<\xef\xbd\x9cUser\xef\xbd\x9c>"
 #define DS_ASSISTANT                                                                               \
     "<\xef\xbd\x9c"                                                                                \
@@ -148,38 +177,20 @@ static const char *mistral_version(const Tokenizer *tokenizer, TextSpan text) {
     return tekken ? "mistral-tekken" : "mistral-v3";
 }
 
-// The bytes of one of these at text[0 .. length); 0: none is there.
-static size_t separator(const char *text, size_t length) {
-    static const char *const ALL[] = {"\\n", "\n", "<|im_sep|>"};
-    for (int i = 0; i < 3; i++)
-        if (length >= strlen(ALL[i]) && !memcmp(text, ALL[i], strlen(ALL[i])))
-            return strlen(ALL[i]);
-    return 0;
-}
-
-// Whether a program of ChatML has a system message of its own, "<|im_start|>system\n" and words, of
-// which the general rows know nothing. A newline may be written as one or as \n.
-static bool has_words_of_its_own(TextSpan text) {
-    const char *end = text.text + text.length, *at = text.text;
-    while ((at = memmem(at, (size_t)(end - at), IM_SYSTEM, sizeof IM_SYSTEM - 1))) {
-        at += sizeof IM_SYSTEM - 1;
-        const char *next = at;
-        for (size_t n = 1; n; next += n)
-            n = separator(next, (size_t)(end - next));
-        bool letter = next < end && (((*next | 32) >= 'a' && (*next | 32) <= 'z') || *next & 0x80);
-        if (next > at && letter) return true;
-    }
+// Whether a template with the signs of the format has what the format has not.
+static bool is_another(const char *format, TextSpan text) {
+    static const struct {
+        const char *format;
+        bool (*has)(TextSpan text);
+    } UNLESS[] = {{"phi4", has_default_message},
+                  {"qwen3", has_default_message},
+                  {"qwen3-think", has_default_message},
+                  {"chatml", has_default_message},
+                  {"qwen1.5", has_thoughts},
+                  {"qwen2", has_thoughts}};
+    for (size_t i = 0; i < sizeof UNLESS / sizeof *UNLESS; i++)
+        if (!strcmp(UNLESS[i].format, format)) return UNLESS[i].has(text);
     return false;
-}
-
-static bool is_general(const Sign *sign) {
-    return !strcmp(sign->format, "chatml") || !strcmp(sign->format, "phi4") ||
-           !strncmp(sign->format, "qwen3", 5);
-}
-
-// What qwen1.5 and qwen2 have none of.
-static bool thinks(TextSpan text) {
-    return contains(text, "<think>") || contains(text, "</think>");
 }
 
 // NULL: no row matches.
@@ -190,10 +201,7 @@ static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
         while (found < 3 && sign->text[found] && contains(text, sign->text[found]))
             found++;
         if (found < 3 && sign->text[found]) continue;
-        bool another = is_general(sign)                        ? has_words_of_its_own(text)
-                       : strstr("qwen1.5 qwen2", sign->format) ? thinks(text)
-                                                               : false;
-        return another ? NULL : sign->format;
+        return is_another(sign->format, text) ? NULL : sign->format;
     }
     return contains(text, "[INST]") ? mistral_version(tokenizer, text) : NULL;
 }
