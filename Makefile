@@ -272,11 +272,14 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(call say,LINK)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# What the objects were made with: written anew, and they with it, only where that changes.
+# What the objects and archives were made with: written anew, and they with it, only where that changes.
 SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC) $(NVCC_FLAGS) $(GPU_CODE) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
-$(BUILD)/switches: always
+$(BUILD)/switches: export TEXT := $(SWITCHES)
+$(BUILD)/objects.list: export TEXT := $(OBJECTS)
+$(BUILD)/libsupport.list: export TEXT := $(TEST_SUPPORT)
+$(BUILD)/switches $(BUILD)/objects.list $(BUILD)/libsupport.list: always
 	@mkdir -p $(@D)
-	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
+	@echo "$$TEXT" | cmp -s - $@ || echo "$$TEXT" >$@
 
 define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
@@ -413,9 +416,9 @@ $(EXAMPLES:%=%-static): $(BUILD)/examples/%-static: examples/%.c limpid.h $(BUIL
 # Tests and programs link what they use of these, not all of it.
 $(BUILD)/objects.a: $(OBJECTS)
 $(BUILD)/libsupport.a: $(TEST_SUPPORT)
-$(BUILD)/%.a:
+$(BUILD)/%.a: $(BUILD)/%.list
 	$(call say,AR)
-	$(Q)rm -f $@ && $(AR) crsT $@ $^
+	$(Q)rm -f $@ && $(AR) crsT $@ $(filter %.o,$^)
 
 # TEST_LDFLAGS=-fuse-ld=lld: by another linker.
 define link_test

@@ -46,7 +46,7 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
 
 // --help, --version, --limits and --options as the first word.
 static bool answer_about_program(const char *word) {
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
+    if (!strcmp(word, "--help") || !strcmp(word, "-h"))
         help_program();
     else if (!strcmp(word, "--version"))
         help_version();
@@ -59,9 +59,26 @@ static bool answer_about_program(const char *word) {
     return true;
 }
 
+// `run help [COMMAND]`
+static bool answer_help(int argc, char **argv, Error *error) {
+    if (argc < 3) {
+        help_program();
+        return true;
+    }
+    const Command *command = command_find(argv[2]);
+    const char *nearest = command ? NULL : command_nearest(argv[2]);
+    if (!command)
+        return error_set(error, ERROR_USAGE, "help: there is no command \"%.200s\"%s%s%s", argv[2],
+                         nearest ? ": did you mean " : " (see `run --help`)",
+                         nearest ? nearest : "", nearest ? "?" : "");
+    help_command(command);
+    return true;
+}
+
 // False: `error` is filled; nothing is printed here.
 static bool run(int argc, char **argv, Error *error) {
     if (argc > 1 && answer_about_program(argv[1])) return true;
+    if (argc > 1 && !strcmp(argv[1], "help")) return answer_help(argc, argv, error);
     const Command *command = take_command(&argc, &argv, error);
     Options options;
     if (!command) return false;

@@ -26,21 +26,67 @@ static int read_numbers(const char *path, uint64_t out[2]) {
     return 0;
 }
 
-// The quota of a cgroup (v2 or v1) in processors, rounded up; 0 where there is none.
-static int cgroup_processors(void) {
-    uint64_t v2[2], quota[2], period[2];
-    // v2: "quota period" in microseconds; without a limit "max period".
-    int count = read_numbers("/sys/fs/cgroup/cpu.max", v2);
-    // v1: without a limit the quota is -1, which is no number here.
-    if (count < 0 && read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota) == 1 &&
-        read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period) == 1) {
-        v2[0] = *quota;
-        v2[1] = *period;
-        count = 2;
+// The quota of one cgroup in processors, rounded up; 0 where it has none. v2: "quota period" in
+// microseconds, or "max period"; v1: two files, with a quota of -1, which is no number here.
+static int group_processors(const char *directory) {
+    uint64_t v[2] = {0}, period[2];
+    char path[1200];
+    snprintf(path, sizeof path, "%s/cpu.max", directory);
+    int count = read_numbers(path, v);
+    if (count < 0) {
+        snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", directory);
+        count = read_numbers(path, v);
+        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", directory);
+        if (count == 1 && read_numbers(path, period) == 1) v[count++] = *period;
     }
-    if (count < 2 || !v2[1]) return 0;
-    uint64_t processors = v2[0] / v2[1] + (v2[0] % v2[1] > 0);
+    if (count < 2 || !v[1]) return 0;
+    uint64_t processors = v[0] / v[1] + (v[0] % v[1] > 0);
     return processors < PROCESSORS_MOST ? (int)processors : PROCESSORS_MOST;
+}
+
+// The least quota of `group` below `root` and of those around it. A group that is not there, since
+// a container sees another tree, has none.
+static int least_processors(const char *root, const char *group) {
+    int least = 0;
+    char directory[1100];
+    size_t start = strlen(root);
+    if (strstr(group, "..")) group = ""; // outside of what is seen here
+    snprintf(directory, sizeof directory, "%s%.900s", root, group);
+    for (size_t end = strlen(directory); end >= start; end--) {
+        if (end > start && directory[end] != '/' && directory[end]) continue;
+        directory[end] = 0;
+        int quota = group_processors(directory);
+        if (quota && (!least || quota < least)) least = quota;
+    }
+    return least;
+}
+
+// Whether `name` is one of a list with commas between.
+static bool is_listed(const char *list, const char *name) {
+    size_t length = strlen(name);
+    for (; *list; list += strcspn(list, ","), list += *list == ',')
+        if (strcspn(list, ",") == length && !memcmp(list, name, length)) return true;
+    return false;
+}
+
+int cgroup_processors(const char *groups, const char *root) {
+    int least = 0;
+    char line[1024], v1[300];
+    FILE *file = fopen(groups, "re");
+    snprintf(v1, sizeof v1, "%.200s/cpu", root);
+    // "0::/path" in v2, "4:cpu,cpuacct:/path" in v1.
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path) continue;
+        *path++ = 0;
+        bool is_v2 = !names[1];
+        if (!is_v2 && !is_listed(names + 1, "cpu")) continue;
+        int quota = least_processors(is_v2 ? root : v1, path);
+        if (quota && (!least || quota < least)) least = quota;
+    }
+    if (file) fclose(file);
+    return least;
 }
 
 int processors_usable(void) {
@@ -52,7 +98,7 @@ int processors_usable(void) {
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         count = online > 0 ? (int)(online < PROCESSORS_MOST ? online : PROCESSORS_MOST) : 1;
     }
-    int quota = cgroup_processors();
+    int quota = cgroup_processors("/proc/self/cgroup", "/sys/fs/cgroup");
     if (quota && quota < count) count = quota;
     return count < PROCESSORS_MOST ? count : PROCESSORS_MOST;
 }

@@ -46,6 +46,10 @@ typedef enum Precision {
 
 // ---- memory ----
 
+// What must happen before a process gives up rights that it has (base/sandbox.h): the first use of a
+// GPU since the machine's start may run a program that loads the driver. May be left out.
+void device_prepare(void);
+
 // A handle on the machine with `threads` threads (0: as many as this process may use). NULL only
 // where there is no memory for the handle itself; any other trouble is in device_error.
 Device *device_open(int threads, Precision precision);

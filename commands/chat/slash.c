@@ -65,14 +65,14 @@ static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
     bool force = !strncmp(argument, FORCE, strlen(FORCE));
     const char *path = under_home(force ? argument + strlen(FORCE) : argument);
     const char *last = strrchr(argument, ' ');
-    if (last && !strcmp(last, " --force")) {
-        note("/save: --force comes first: /save --force FILE");
+    if (!strcmp(last ? last + 1 : argument, "--force") || !strncmp(argument, "--force=", 8)) {
+        note("/save: --force comes first, then the file: /save --force FILE");
         return SLASH_DONE;
     }
     if (conversation_save(chat, path, force, &error)) {
         note("saved: %s", path);
     } else {
-        bool replaceable = error.code == ERROR_USAGE && !force && !access(path, F_OK);
+        bool replaceable = !force && strstr(error.message, "is there already");
         note("/save: %s%s", error.message, replaceable ? " (/save --force FILE)" : "");
     }
     return SLASH_DONE;

@@ -67,7 +67,9 @@ static bool find_id(Buffer *id, const json_t *object, size_t number, IdSet *ids,
     if (found.failed) good = error_set(error, ERROR_MEMORY, "no memory for an id");
     good = good && id_set_add(ids, found.bytes, found.size, &is_new, error);
     if (good && !is_new)
-        good = error_set(error, ERROR_FILE, "\"id\": %.*s stands on an earlier line too",
+        good = error_set(error, ERROR_FILE,
+                         value ? "\"id\": %.*s stands on an earlier line too"
+                               : "its number, %.*s, is the id of an earlier line: give it an id",
                          found.size < 80 ? (int)found.size : 80, (const char *)found.bytes);
     if (good) buffer_put(id, found.bytes, found.size);
     buffer_free(&found);
@@ -344,7 +346,8 @@ static bool read_continuation(Request *r, const json_t *root, const Session *s, 
                          : encode(&r->ids, s, json_string_value(text), json_string_length(text),
                                   false, error);
     if (!good || r->ids.count > r->prompt) return good;
-    return error_set(error, ERROR_FILE, "\"continuation\": there is nothing to score");
+    return error_set(error, ERROR_FILE, "\"%s\": there is nothing to score",
+                     ids ? "continuation_ids" : "continuation");
 }
 
 // ---- the whole ----

@@ -97,6 +97,7 @@ void sandbox_begin(const Options *o, CommandBit command) {
         if (NAMED[i]) outputs.paths[outputs.count++] = NAMED[i];
     pretokenizer_reserve();
     if (command & (FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK)) picture_prepare();
+    device_prepare();
     sandbox_describe(what, sizeof what); // nothing can be asked from inside
     // Ranks open connections when they need them, and on one machine read each other's memory.
     const char *without = o->no_sandbox ? "none: --no-sandbox" : NULL;

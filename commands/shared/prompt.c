@@ -108,7 +108,7 @@ static bool read_more(bool *more, Error *error) {
     return true;
 }
 
-// A last line without a newline counts.
+// A last line without a newline counts. \r\n is a newline too.
 bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *error) {
     line->length = 0;
     *ended = false;
@@ -119,7 +119,10 @@ bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *erro
             return true;
         }
         char c = input.bytes[input.at++];
-        if (c == '\n') return true;
+        if (c == '\n') {
+            if (line->length && line->bytes[line->length - 1] == '\r') line->length--;
+            return true;
+        }
         if (!grow(line, limit, STDIN_NAME, error)) return false;
         line->bytes[line->length++] = c;
         if (!check_limit(line, limit, STDIN_NAME, error)) return false;
@@ -142,10 +145,25 @@ bool text_read(Text *text, const Options *options, const TextLimit *limit, Error
     return good;
 }
 
+static bool text_ends_with(const Text *text, const char *end) {
+    size_t length = strlen(end);
+    return text->length >= length && !memcmp(text->bytes + text->length - length, end, length);
+}
+
+// What other systems' editors write into a file, and a model was not trained on.
+static void note_marks(const Text *text) {
+    static const char MARK[] = "\xef\xbb\xbf";
+    if (text->length >= 3 && !memcmp(text->bytes, MARK, 3))
+        note("the prompt begins with a byte order mark (EF BB BF), which is part of it");
+    if (memmem(text->bytes, text->length, "\r\n", 2))
+        note("the prompt has \\r\\n at the ends of lines, and \\r is part of it");
+}
+
 bool prompt_read(Text *text, const Options *o, const TextLimit *limit, Error *error) {
     if (!text_read(text, o, limit, error)) return false;
     bool typed = o->prompt || o->keep_newline; // -i has what was meant
-    if (!typed && text->length && text->bytes[text->length - 1] == '\n') text->length--;
+    if (!typed && text_ends_with(text, "\n")) text->length -= text_ends_with(text, "\r\n") ? 2 : 1;
+    if (!typed && !o->quiet) note_marks(text);
     return true;
 }
 

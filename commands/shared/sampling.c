@@ -69,12 +69,33 @@ bool sampling_check(const Options *o, Error *error) {
                      MOST_BIASES, count);
 }
 
+// What is only for another option.
+static void note_dependent(const Options *o) {
+    const struct {
+        OptionId id;
+        bool is_on;
+        const char *of;
+    } DEPENDENT[] = {{OPTION_XTC_THRESHOLD, o->xtc_probability > 0, "--xtc-probability"},
+                     {OPTION_DRY_BASE, o->dry_multiplier > 0, "--dry-multiplier"},
+                     {OPTION_DRY_ALLOWED_LENGTH, o->dry_multiplier > 0, "--dry-multiplier"},
+                     {OPTION_DRY_LAST, o->dry_multiplier > 0, "--dry-multiplier"},
+                     {OPTION_DRY_BREAKERS, o->dry_multiplier > 0, "--dry-multiplier"},
+                     {OPTION_MIROSTAT_LR, o->mirostat, "--mirostat 2"},
+                     {OPTION_MIROSTAT_ENT, o->mirostat, "--mirostat 2"}};
+    for (size_t i = 0; i < sizeof DEPENDENT / sizeof *DEPENDENT; i++) {
+        const char *name = options_first_given(o, &DEPENDENT[i].id, 1);
+        if (name && !DEPENDENT[i].is_on)
+            note("--%s has no effect: it is for %s", name, DEPENDENT[i].of);
+    }
+}
+
 void sampling_note(const Options *o) {
     static const OptionId CUTS[] = {OPTION_TOP_K, OPTION_TOP_P, OPTION_MIN_P, OPTION_TYPICAL_P,
                                     OPTION_XTC_PROBABILITY};
     bool cuts = false;
     for (size_t i = 0; i < sizeof CUTS / sizeof *CUTS; i++)
         cuts = cuts || option_given(o, CUTS[i]);
+    if (!o->quiet) note_dependent(o);
     if (o->mirostat && cuts && !o->quiet)
         note("--mirostat 2 takes the place of --top-k, --top-p, --min-p, --typical-p and --xtc-*");
 }

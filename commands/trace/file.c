@@ -185,10 +185,10 @@ static void write_stage(void *context, const Model *model, const Stage *stage) {
 
 bool trace_check_size(const char *path, double bytes, double left, Error *error) {
     if (left < 0 || bytes <= left) return true;
-    error_set(
-        error, ERROR_IO,
-        "the trace would take %.1f GB, the disk has %.1f GB left; --only NAME makes it smaller",
-        bytes / 1e9, left / 1e9);
+    bool small = bytes < 1e9;
+    error_set(error, ERROR_IO,
+              "the trace would take %.1f %s, the disk has %.1f left; --only NAME makes it smaller",
+              bytes / (small ? 1e6 : 1e9), small ? "MB" : "GB", left / (small ? 1e6 : 1e9));
     return error_prefix(error, path);
 }
 

@@ -51,6 +51,8 @@ static void choose_kernels(Device *device) {
     device_fail(device, ERROR_DEVICE, "LIMPID_ISA=%s: wanted one of %s", wanted, names);
 }
 
+void device_prepare(void) {}
+
 Device *device_open(int threads, Precision precision) {
     Device *device = calloc(1, sizeof *device);
     if (!device) return NULL;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // ---- failures ----
 
@@ -130,7 +131,9 @@ static void describe(Device *device, const cudaDeviceProp *p) {
              device->name, p->major, p->minor, p->multiProcessorCount,
              attribute(cudaDevAttrClockRate) / 1000, attribute(cudaDevAttrMemoryClockRate) / 1000,
              attribute(cudaDevAttrGlobalMemoryBusWidth), driver / 1000, driver % 1000 / 10);
-    switches_describe(&device->switches, device->info.description, sizeof device->info.description);
+    Switches used = device->switches;
+    used.persistent = device->persistent;
+    switches_describe(&used, device->info.description, sizeof device->info.description);
 }
 
 // Queried in place of all kernels, which are compiled for the same architectures.
@@ -141,8 +144,13 @@ static __global__ void probe_kernel() {}
 #define LEAST_GPU 80
 #endif
 
-// Whether there is code for this GPU, and what that code can do: programmatic launches where it was
-// compiled for GPUs that have them, which the GPU having them does not say.
+bool has_programmatic_launches(const cudaDeviceProp *p, cudaError_t *error) {
+    cudaFuncAttributes code = {};
+    *error = cudaFuncGetAttributes(&code, probe_kernel);
+    return *error == cudaSuccess && p->major >= 9 && code.ptxVersion >= 90;
+}
+
+// Whether there is code for this GPU, and what that code can do.
 static bool find_code(Device *device, const cudaDeviceProp *p) {
     if (10 * p->major + p->minor < LEAST_GPU) {
         device_fail(device, ERROR_DEVICE,
@@ -150,14 +158,23 @@ static bool find_code(Device *device, const cudaDeviceProp *p) {
                     device->name, p->major, p->minor, LEAST_GPU);
         return false;
     }
-    cudaFuncAttributes code = {};
-    if (!CUDA_CHECK(device, cudaFuncGetAttributes(&code, probe_kernel))) return false;
+    cudaError_t error;
+    bool programmatic = has_programmatic_launches(p, &error);
+    if (!cuda_check(device, error, "cudaFuncGetAttributes")) return false;
     const Switches &off = device->switches;
-    device->programmatic = p->major >= 9 && code.ptxVersion >= 90 && !off.nopdl;
-    device->persistent = p->major >= 9 && code.ptxVersion >= 90 && off.persistent && !off.nofuse &&
-                         !off.noprefetch && !off.nofew;
     device->block_memory = p->sharedMemPerBlockOptin;
+    device->programmatic = programmatic && !off.nopdl;
+    device->persistent = programmatic && off.persistent && !off.nograph && !off.nofuse &&
+                         !off.noprefetch && !off.nofew && chains_have_room(device);
     return true;
+}
+
+// Where the device files are there, the driver is loaded. WSL has another one.
+void device_prepare(void) {
+    int count;
+    if (!access("/dev/nvidia-uvm", F_OK) || !access("/dev/dxg", F_OK)) return;
+    (void)cudaGetDeviceCount(&count);
+    (void)cudaGetLastError();
 }
 
 Device *device_open(int threads, Precision precision) {

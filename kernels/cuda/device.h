@@ -119,6 +119,10 @@ struct Device {
     Sends sends;
 };
 
+// Whether launches can be programmatic: this GPU has them, and the code that it runs was compiled
+// for GPUs that have them.
+bool has_programmatic_launches(const cudaDeviceProp *properties, cudaError_t *error);
+
 static inline bool device_ok(const Device *device) {
     return !device->error.code;
 }
@@ -170,6 +174,7 @@ void kernel_load(Device *device, const char *name, const void *kernel);
 // Steps of a pass that run in one launch (persistent/chain.cu). Before a capture kernels are loaded
 // and chains are made, from chains_begin on; chains_rewind comes before the capture itself; then
 // the graph takes them, and frees them with itself. chain_run launches the steps that wait.
+bool chains_have_room(const Device *device); // in a block's shared memory
 bool chains_open(Device *device);
 void chains_begin(Device *device);
 void chains_rewind(Device *device);

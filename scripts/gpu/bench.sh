@@ -6,7 +6,7 @@
 watching=""
 watch_clocks() {
     command -v nvidia-smi >/dev/null || { skipped "no nvidia-smi: clocks are what the driver says they may be at most"; return; }
-    nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader,nounits -lms 500 >>"$out/clocks.csv" 2>/dev/null &
+    nvidia-smi -i "$gpu_id" --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader,nounits -lms 500 >>"$out/clocks.csv" 2>/dev/null &
     watching=$!
 }
 stop_watching() {
@@ -57,8 +57,8 @@ part_bench() { each_model bench_short; }
 # The ids of a greedy text are those of a kernel for each step.
 check_same_ids() { # MODEL
     local text=("$models/$1.gguf" --prompt-ids "$SIXTEEN" -t 0 --ignore-eos --max-tokens "$greedy" --ids -q) c=$out/compare/$1
-    on_gpu "${text[@]}" >"$c.ids" || { say "kernel by kernel: $(status_text $?)"; return 1; }
-    LIMPID_CUDA=$one_launch on_gpu "${text[@]}" >"$c.persistent.ids" || { say "by the persistent kernel: $(status_text $?)"; return 1; }
+    answer "kernel by kernel" "$c.ids" on_gpu "${text[@]}" &&
+        LIMPID_CUDA=$one_launch answer "by the persistent kernel" "$c.persistent.ids" on_gpu "${text[@]}" || return
     cmp -s "$c.ids" "$c.persistent.ids" || { say "token $(first_difference "$c.ids" "$c.persistent.ids") differs"; return 1; }
     say "$greedy tokens are the same"
 }
@@ -68,7 +68,16 @@ bench_persistent() {
     check_step "persistent-$1" "$1 by the persistent kernel" check_same_ids "$1" || return
     LIMPID_CUDA=$one_launch bench_run persistent "$1" 60 --only decode --gen "$gen" -r 3
 }
-part_persistent() { each_model bench_persistent; }
+# The program's own description names the switch where it has an effect.
+part_persistent() {
+    local device
+    device=$(LIMPID_CUDA=${LIMPID_CUDA:+$LIMPID_CUDA,}persistent limited 20 "$gpu/tests/gpu_probes" --open 2>/dev/null)
+    if [[ $device =~ LIMPID_CUDA=[a-z,]*persistent ]]; then
+        each_model bench_persistent
+    else
+        skipped "a token as one launch: not with this GPU, its code and LIMPID_CUDA=${LIMPID_CUDA:-}"
+    fi
+}
 
 # ---- long contexts, long prompts, batches, the start ----
 
@@ -83,7 +92,7 @@ part_depth() { each_model bench_deep; }
 first_token() { # MODEL
     local began=$EPOCHREALTIME
     on_gpu "$models/$1.gguf" --prompt-ids $SIXTEEN -t 0 --ignore-eos --max-tokens 1 --ids -q >/dev/null 2>"$out/logs/first-$1.log" ||
-        { fail "first-$1" "the first token of $1: $(status_text $?)" "$out/logs/first-$1.log"; return 1; }
+        { fail "first-$1" "the first token of $1: $(end_text $? "$out/logs/first-$1.log")" "$out/logs/first-$1.log"; return 1; }
     awk -v model="$1" -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%s %d\n", model, (b - a) * 1e6 }' >"$out/bench/$1.first"
 }
 

@@ -67,4 +67,9 @@ part_build() {
         fail start "$gpu/run does not start: $(end_text $? "$out/logs/version.log")" "$out/logs/version.log"
         return 1
     fi
+    # Too old a driver or none is not the fault of a kernel.
+    passed open
+    [ -x "$gpu/tests/gpu_probes" ] || return
+    limited 60 "$gpu/tests/gpu_probes" --open >"$out/logs/open.log" 2>&1 ||
+        { fail open "the GPU cannot be opened: $(end_text $? "$out/logs/open.log")" "$out/logs/open.log"; return 1; }
 }

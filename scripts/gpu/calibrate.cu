@@ -1,10 +1,10 @@
-// What single things take on this GPU, of which the time of a decoded token is made. For GPUs alone,
-// since an emulation has no times.
+// What single things take on this GPU, of which the time of a decoded token is made. For GPUs
+// alone, since an emulation has no times.
 //
 //   calibrate       a line each: name, value, unit, with tabs between
 //
 // All times are between two CUDA events around many repetitions, the least of five.
-#include "kernels/cuda/block.h"
+#include "kernels/cuda/device.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -239,7 +239,9 @@ int main(void) {
     MUST(cudaSetDevice(0));
     MUST(cudaGetDeviceProperties(&properties, 0));
     processors = properties.multiProcessorCount;
-    programmatic = properties.major >= 9;
+    cudaError_t error;
+    programmatic = has_programmatic_launches(&properties, &error);
+    must(error, "cudaFuncGetAttributes");
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     MUST(cudaEventCreate(&begun));
     MUST(cudaEventCreate(&ended));

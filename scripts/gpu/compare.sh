@@ -16,8 +16,8 @@ CLEAR_GAP=0.05 # of two logits: the larger one is clearly the choice
 # ---- tensors ----
 
 trace_both() { # FILE OUT option...
-    on_cpu trace "$1" "${@:3}" -q --force -o "$2.cpu.safetensors" || { say "the CPU's trace: $(status_text $?)"; return 1; }
-    on_gpu trace "$1" "${@:3}" -q --force -o "$2.gpu.safetensors" || { say "the GPU's trace: $(status_text $?)"; return 1; }
+    answer "the CPU's trace" /dev/null on_cpu trace "$1" "${@:3}" -q --force -o "$2.cpu.safetensors" &&
+        answer "the GPU's trace" /dev/null on_gpu trace "$1" "${@:3}" -q --force -o "$2.gpu.safetensors"
 }
 
 # Compares every tensor of a prompt with the CPU's, then a greedy text. BUDGET "": diff's. While every
@@ -81,11 +81,10 @@ ids_of() { sed 's/^{"id":\([0-9]*\).*/\1/' "$1"; } # lines of --logprobs
 run_texts() { # FILE PROMPT T option...: T.gpu, T.host.all, T.cpu.all, T.trace
     local file=$1 prompt=$2 t=$3
     local text=(--prompt-ids "$prompt" --ignore-eos --max-tokens "$greedy" -q "${@:4}")
-    on_cpu "$file" "${text[@]}" -t 0 --logprobs 2 >"$t.cpu.all" || { say "the CPU's text: $(status_text $?)"; return 1; }
-    on_gpu "$file" "${text[@]}" -t 0 --ids >"$t.gpu" || { say "the GPU's text: $(status_text $?)"; return 1; }
-    on_gpu "$file" "${text[@]}" -t 0 --logprobs 2 >"$t.host.all" || { say "the GPU's text, sampled by the host: $(status_text $?)"; return 1; }
-    on_gpu trace "$file" --prompt-ids "$prompt" -n "$greedy" --only lm_head "${@:4}" -q --force -o "$t.trace" ||
-        { say "the GPU's trace: $(status_text $?)"; return 1; }
+    answer "the CPU's text" "$t.cpu.all" on_cpu "$file" "${text[@]}" -t 0 --logprobs 2 &&
+        answer "the GPU's text" "$t.gpu" on_gpu "$file" "${text[@]}" -t 0 --ids &&
+        answer "the GPU's text, sampled by the host" "$t.host.all" on_gpu "$file" "${text[@]}" -t 0 --logprobs 2 &&
+        answer "the GPU's trace" /dev/null on_gpu trace "$file" --prompt-ids "$prompt" -n "$greedy" --only lm_head "${@:4}" -q --force -o "$t.trace"
 }
 
 # The GPU's texts behind a prompt, made as `generate` makes them: kernels fused, graphs replayed, tokens
@@ -112,7 +111,8 @@ compare_texts() { # NAME FILE PROMPT option...
         line+="	$at	$gap"
     done
     rm -f "$t".*
-    printf '%s\n' "$line" >"$out/compare/$name.text"
+    # While a culprit is looked for, what was found first stays.
+    [ -n "${searches:-}" ] || printf '%s\n' "$line" >"$out/compare/$name.text"
     say "${wrong:-$greedy tokens are the same}"
     [ -z "$wrong" ]
 }
@@ -120,8 +120,8 @@ compare_texts() { # NAME FILE PROMPT option...
 # At random too: the host samples the same ids.
 compare_random() { # NAME FILE PROMPT
     local t=$out/compare/$1 text=(--prompt-ids "$3" --ignore-eos --max-tokens "$greedy" -q -t 0.8 -s 1)
-    on_gpu "$2" "${text[@]}" --ids >"$t.gpu" && on_gpu "$2" "${text[@]}" --logprobs 1 >"$t.host" ||
-        { say "random texts: $(status_text $?)"; return 1; }
+    answer "a random text" "$t.gpu" on_gpu "$2" "${text[@]}" --ids &&
+        answer "a random text, sampled by the host" "$t.host" on_gpu "$2" "${text[@]}" --logprobs 1 || return
     ids_of "$t.host" | cmp -s - "$t.gpu" || { say "at random, the text sampled on the GPU is not the host's"; return 1; }
     rm -f "$t".{gpu,host}
     say "random texts are the same"

@@ -5,6 +5,8 @@
 #
 #   $out/culprit.tsv   what was run, LIMPID_CUDA, right or WRONG
 #   $out/without       the switches that all later commands run with
+#   $out/searches      how many searches there were
+#   $out/searched      the stamp of the program of which all this is true
 
 SWITCHES=(nograph nofuse nopdl noprefetch notiles noblas nofew nofeed sync)
 MOST_SEARCHES=3
@@ -71,6 +73,15 @@ go_without() { # NAME...
     export LIMPID_CUDA=$without
 }
 
+# What was found of this program is still true; of one that was built anew nothing is known.
+go_on_without() {
+    if [ "$(cat "$out/searched" 2>/dev/null)" != "$(stamp)" ]; then
+        rm -f "$out"/{without,searches,searched,culprit.tsv} "$out"/failed/culprit-*
+    fi
+    without=$(cat "$out/without" 2>/dev/null) || without=""
+    [ -z "$without" ] || export LIMPID_CUDA=$without
+}
+
 # Names it, and goes on without it. False: nothing that can be left out.
 find_culprit() { # WHAT SECONDS COMMAND..., a program or a function
     local what=$1 limit=$2 command=("${@:3}") searches
@@ -78,6 +89,7 @@ find_culprit() { # WHAT SECONDS COMMAND..., a program or a function
     searches=$(($(cat "$out/searches" 2>/dev/null || echo 0) + 1))
     [ "$searches" -le $MOST_SEARCHES ] || return 1
     say "$searches" >"$out/searches"
+    stamp >"$out/searched"
     say "looking for what breaks $what"
     search
     case $? in

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What this machine has and what is missing, with what to do about it: in seconds, before anything is
-# built. Sourced by scripts/check_gpu. Sets nvcc, cuda, make_cuda (arguments for make) and blas_path.
+# built. Sourced by scripts/check_gpu. Sets nvcc, cuda, make_cuda (arguments for make), arch and gpu_id.
 
 found() { printf '%s\t%s\t\n' "$1" "$2" >>"$out/preflight.tsv.part"; } # WHAT VALUE
 lacking() {                                                          # WHAT FOUND WHAT-TO-DO
@@ -32,7 +32,7 @@ find_tool() { # NAME WHAT-TO-DO
 
 # By NVCC, CUDA_HOME, the path, the usual places, a wheel: in this order.
 find_nvcc() {
-    local wheel=$1
+    local wheel=$1 release
     nvcc=$(first_of ${NVCC:+"$NVCC"} ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} ||
         command -v nvcc ||
         { [ -z "${CUDA_HOME:-}" ] && first_of /usr/local/cuda/bin/nvcc /usr/local/cuda-*/bin/nvcc /opt/cuda/bin/nvcc; } ||
@@ -44,7 +44,9 @@ find_nvcc() {
     # A script of that name may lie elsewhere than the toolkit, which the compiler knows.
     cuda=$(timeout 20 "$nvcc" --dryrun -c -x cu /dev/null -o /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p' | head -n 1)
     cuda=$(readlink -f "${cuda:-$(dirname "$(readlink -f "$nvcc")")/..}")
-    found nvcc "$nvcc, $("$nvcc" --version 2>/dev/null | sed -n 's/.*\(release [0-9.]*\).*/\1/p')"
+    release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    nvcc_major=${release%%.*}
+    found nvcc "$nvcc, release $release"
 }
 
 find_headers() {
@@ -64,10 +66,11 @@ find_headers() {
 
 # Found by the loader, in the toolkit, or inside a wheel; without it our own kernels multiply.
 find_blas() {
-    local wheel=$1 library
-    library=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcublasLt\.so\.1[23] .*=> //p' | head -n 1)
-    [ -n "$library" ] || library=$(first_of ${cuda:+"$cuda"/lib64/libcublasLt.so.1[23] "$cuda"/lib/libcublasLt.so.1[23] \
-        "$cuda"/targets/*/lib/libcublasLt.so.1[23]} ${wheel:+"$wheel"/*/lib/libcublasLt.so.1[23]})
+    local wheel=$1 library name=libcublasLt.so.${nvcc_major:-1[23]} # the program opens that of its compiler
+    library=$(ldconfig -p 2>/dev/null | sed -n "s/.*${name//./\\.} .*=> //p" | head -n 1)
+    # shellcheck disable=SC2086
+    [ -n "$library" ] || library=$(first_of ${cuda:+"$cuda"/lib64/$name "$cuda"/lib/$name "$cuda"/targets/*/lib/$name} \
+        ${wheel:+"$wheel"/*/lib/$name})
     if [ -z "$library" ]; then
         lacking libcublasLt none "prompts are multiplied by limpid's own kernels; install libcublas-13-0, or the wheel nvidia-cublas"
         return
@@ -78,23 +81,40 @@ find_blas() {
 
 # ---- the GPU and the disk ----
 
-gpu_arch() { # of the first GPU, as the Makefile wants it; empty: all that it knows
-    timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d '. '
+# nvidia-smi counts GPUs by their place on the bus, and so shall CUDA. Of several the one with the
+# newest architecture is taken, unless CUDA_VISIBLE_DEVICES names one.
+choose_gpu() {
+    export CUDA_DEVICE_ORDER=PCI_BUS_ID
+    if [ -z "${CUDA_VISIBLE_DEVICES+set}" ]; then
+        CUDA_VISIBLE_DEVICES=$(timeout 20 nvidia-smi --query-gpu=index,compute_cap --format=csv,noheader 2>/dev/null |
+            sed -n 's/^\([0-9]*\), *\([0-9.]*\)$/\2 \1/p' | sort -k1,1rV -k2,2n | head -n 1 | cut -d' ' -f2)
+        if [ -n "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES; else unset CUDA_VISIBLE_DEVICES; fi
+    fi
+    gpu_id=${CUDA_VISIBLE_DEVICES:-0}
+    gpu_id=${gpu_id%%,*}
 }
 
+smi() { timeout 20 nvidia-smi -i "$gpu_id" --query-gpu="$1" --format=csv,noheader,nounits 2>&1; } # WHAT,...
+
+# arch: as the Makefile wants it; empty: code for all GPUs that it knows.
 find_gpu() {
     local said
-    arch=$(gpu_arch)
-    said=$(timeout 20 nvidia-smi --query-gpu=name,compute_cap,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
-    if [ -z "$said" ]; then
-        lacking nvidia-smi "says nothing" "nothing: code for every GPU is compiled, which takes minutes more"
-    elif [[ $arch =~ ^[0-9]+$ ]] && [ "$arch" -lt 80 ]; then
+    choose_gpu
+    if ! said=$(smi name,compute_cap,memory.total,driver_version); then
+        said=$(head -n 1 <<<"$said")
+        lacking nvidia-smi "${said:-says nothing}" "code for every GPU is compiled, which takes minutes more; if the GPU does not open, load the driver again"
+        return
+    fi
+    arch=$(smi compute_cap | tr -d '. ')
+    [[ $arch =~ ^[0-9]+$ ]] || arch=""
+    gpu_mib=$(smi memory.total)
+    if [ -n "$arch" ] && [ "$arch" -lt 80 ]; then
         lacking GPU "$said" "limpid needs an sm_80 (A100, RTX 30) or later"
     else
         found GPU "$said"
     fi
     # Of a GPU for one process alone a second one is told that it is busy.
-    case $(timeout 20 nvidia-smi --query-gpu=compute_mode --format=csv,noheader 2>/dev/null | head -n 1) in
+    case $(smi compute_mode) in
     *[Ee]xclusive*) jobs=1 && lacking "compute mode" exclusive "nothing: one process at a time, which takes minutes more" ;;
     esac
 }
@@ -102,11 +122,15 @@ find_gpu() {
 find_space() {
     local free
     free=$(df --output=avail -B1 "$models" 2>/dev/null | tail -n 1)
+    rm -f "$out/no-3b"
+    if [[ $gpu_mib =~ ^[0-9]+$ ]] && [ "$gpu_mib" -lt $BIG_MIB ]; then
+        lacking memory "$gpu_mib MiB on the GPU" "the 3B shape is left out: it takes $BIG_MIB"
+        touch "$out/no-3b"
+    fi
     if [ "${free:-0}" -lt $BIG_BYTES ] && [ ! -s "$models/3b-Q4_0.gguf" ]; then
         lacking disk "$((${free:-0} >> 30)) GiB free in $models" "the 3B shape is left out: all models take 20 GiB"
         touch "$out/no-3b"
     else
-        rm -f "$out/no-3b"
         found disk "$((${free:-0} >> 30)) GiB free in $models"
     fi
     found processors "$(nproc), $(awk '/^MemAvailable/ { printf "%d GiB free", $2 / 1048576 }' /proc/meminfo)"
@@ -114,7 +138,7 @@ find_space() {
 
 preflight() {
     local wheel
-    nvcc="" cuda="" make_cuda=() arch=""
+    nvcc="" cuda="" make_cuda=() arch="" gpu_id=0 gpu_mib="" nvcc_major=""
     rm -f "$out/preflight.tsv.part"
     find_tool make "install it (apt install make), or bring a build: --built GPU CPU"
     find_tool gcc "install it (apt install gcc), or bring a build: --built GPU CPU"

@@ -3,9 +3,10 @@
 //
 //   probes --list    the names
 //   probes NAME      that one: "NAME right" and exit code 0, or "NAME WRONG: ..." and 1
+//   probes --open    opens the GPU as the program does: its description, or what is wrong and 6
 //
 // scripts/check_gpu builds it with nvcc, or for the emulator, and gives each a process of its own.
-#include "kernels/cuda/block.h"
+#include "kernels/cuda/device.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -470,11 +471,26 @@ static void open_gpu() {
     cudaDeviceProp properties;
     MUST(cudaSetDevice(0));
     MUST(cudaGetDeviceProperties(&properties, 0));
-    programmatic = properties.major >= 9;
+    cudaError_t error;
+    programmatic = has_programmatic_launches(&properties, &error);
+    must(error, "cudaFuncGetAttributes");
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 }
 
+static int open_device() {
+    Device *device = device_open(0, PRECISION_A16);
+    Error error = {ERROR_MEMORY, "no memory for a device"};
+    if (device) error = *device_error(device);
+    if (error.code)
+        fprintf(stderr, "%s\n", error.message);
+    else
+        printf("%s\n", device_info(device)->description);
+    device_close(device);
+    return error.code;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "--open")) return open_device();
     for (const auto &p : PROBES) {
         if (argc == 2 && !strcmp(argv[1], "--list")) printf("%s\n", p.name);
         if (argc != 2 || strcmp(argv[1], p.name)) continue;
@@ -487,6 +503,6 @@ int main(int argc, char **argv) {
         _Exit(0); // all memory goes with the process
     }
     if (argc == 2 && !strcmp(argv[1], "--list")) return 0;
-    fprintf(stderr, "probes: wanted --list or one of its names\n");
+    fprintf(stderr, "probes: wanted --list, --open or one of its names\n");
     return 2;
 }

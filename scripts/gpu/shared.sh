@@ -33,11 +33,13 @@ skipped() { # TEXT
 
 # ---- commands with a time limit ----
 
+at_most() { # SECONDS: or what --limit says
+    if [ "$most" -ne 0 ] && [ "$1" -gt "$most" ]; then say "$most"; else say "$1"; fi
+}
+
 # A command in the background, so that a signal to this script is heard at once.
 limited() { # SECONDS COMMAND...
-    local limit=$1
-    [ "$most" -eq 0 ] || [ "$limit" -le "$most" ] || limit=$most
-    timeout -k 3 "$limit" "${@:2}" &
+    timeout -k 3 "$(at_most "$1")" "${@:2}" &
     wait $!
 }
 
@@ -101,6 +103,17 @@ end_text() { # STATUS LOG
     why=$(grep -m 1 -E 'error *:|undefined reference' "$2" | cut -c1-300)
     why=${why:-$(last_line "$2")}
     say "$(status_text "$1")${why:+: $why}"
+}
+
+# A command for its standard output, into FILE. Where it fails, the last line says how and why.
+answer() { # WHAT FILE COMMAND...
+    local status why=$out/logs/answer.$BASHPID
+    "${@:3}" >"$2" 2>"$why"
+    status=$?
+    cat "$why"
+    [ $status -eq 0 ] || say "$1: $(end_text $status "$why")"
+    rm -f "$why"
+    return $status
 }
 
 # A function as a step, which prints on its last line what is wrong.

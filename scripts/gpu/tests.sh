@@ -63,16 +63,23 @@ part_cases() {
 
 # ---- compute-sanitizer ----
 
+# How a report of an error begins; lines in capitals are the summary.
+SANITIZER_ERROR='^========= (Invalid|Misaligned|Error|Program hit|Uninitialized|Race|Barrier|.*hazard)'
+
 one_sanitizer() { # "tool test"
-    local log status id=sanitizer-${1% *}-${1#* }
+    local log status errors id=sanitizer-${1% *}-${1#* }
     log=$out/logs/$id.log
     ended "$id" && return
     passed "$id"
     limited 25 "$sanitizer" --tool "${1% *}" --error-exitcode 9 "$gpu/tests/test_${1#* }" >"$log" 2>&1
     status=$?
+    errors=$(grep -cE "$SANITIZER_ERROR" "$log")
     case $status in
     0) say "$1: no error" ;;
-    124 | 137) say "$1: not finished within 25 s; $(grep -c '^========= .*Error\|hazard' "$log") errors till then" ;;
+    124 | 137)
+        say "$1: not finished within $(at_most 25) s; $errors errors till then"
+        [ "$errors" -eq 0 ] || fail "$id" "compute-sanitizer $1: $(grep -m 1 -E "$SANITIZER_ERROR" "$log")" "$log"
+        ;;
     *) fail "$id" "compute-sanitizer $1: $(status_text $status)" "$log" ;;
     esac
     end_step "$id" $status 0

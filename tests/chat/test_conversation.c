@@ -214,6 +214,7 @@ Test(conversation, outputs_are_checked_as_others_are) {
     TestRun r = chat_typed(small_model(), "|--force", KEYS, COUNT(KEYS));
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
     CHECK_INT(count_of(r.out, "run: /save: "), 1);
+    CHECK_INT(count_of(r.out, "(/save --force FILE)"), 0); // it would not help
     CHECK_INT(count_of(r.out, "run: /load: "), 1);
     CHECK_INT(count_of(r.out, "run: /set: "), 1);
     test_run_free(&r);
@@ -226,6 +227,8 @@ Test(conversation, a_file_that_is_there_is_saved_over_where_that_is_said) {
     const TypedKeys forced[] = {{"> ", "hello\n"},
                                 command(forces, "/save --force %s\n", "there.json"),
                                 {"> ", "/save --force weights/builtin.gguf\n"},
+                                {"> ", "/save --force\n"},
+                                {"> ", "/save --force=x\n"},
                                 {"> ", "\x04"}};
     test_write_file(test_temporary("there.json"), "of the user", 11);
     TestRun r = chat_typed(small_model(), "|--max-tokens|2", refused, COUNT(refused));
@@ -238,7 +241,8 @@ Test(conversation, a_file_that_is_there_is_saved_over_where_that_is_said) {
     r = chat_typed(small_model(), "|--max-tokens|2", forced, COUNT(forced));
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
     CHECK_INT(count_of(r.out, "run: saved: "), 1);
-    CHECK_INT(count_of(r.out, "run: /save: "), 1); // the model is an input, which nothing replaces
+    CHECK_INT(count_of(r.out, "run: /save: "), 3); // the model is an input, which nothing replaces
+    CHECK_INT(count_of(r.out, "run: /save: --force comes first, then the file"), 2);
     text = text_of("there.json");
     CHECK(strstr(text, "\"content\":\"hello\""), "%s", text);
     free(text);

@@ -217,11 +217,9 @@ Test(commands, prompts_come_from_files_and_pipes_whole) {
 Test(commands, one_newline_at_the_end_of_a_piped_prompt_is_dropped) {
     static const struct {
         const char *input, *options, *text;
-    } CASES[] = {{"ab\n", "", "ab"},
-                 {"ab\n\n", "", "ab\n"},
-                 {"ab", "", "ab"},
-                 {"ab\n", "|--keep-newline", "ab\n"},
-                 {"\n", "", ""}};
+    } CASES[] = {{"ab\n", "", "ab"},   {"ab\n\n", "", "ab\n"},
+                 {"ab", "", "ab"},     {"ab\n", "|--keep-newline", "ab\n"},
+                 {"ab\r\n", "", "ab"}, {"\n", "", ""}};
     const char *path = test_temporary("newline.txt");
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         char line[600], wanted[20];
@@ -238,6 +236,45 @@ Test(commands, one_newline_at_the_end_of_a_piped_prompt_is_dropped) {
     }
     TestRun r = program("%s|--max-tokens|0|-q|-i|ab\n", small_model());
     CHECK_STRING(r.out, "ab\n\n");
+    test_run_free(&r);
+}
+
+Test(commands, marks_of_other_systems_in_a_prompt_are_noted) {
+    static const char TEXT[] = "\xef\xbb\xbf"
+                               "ab\r\nab";
+    char line[600];
+    snprintf(line, sizeof line, "%s|--max-tokens|0", small_model());
+    TestRun r = program_input(line, TEXT, sizeof TEXT - 1);
+    CHECK(strstr(r.err, "begins with a byte order mark") && strstr(r.err, "\\r is part of it"),
+          "%s", r.err);
+    test_run_free(&r);
+    r = program_input(line, "ab\rab\n", 6);
+    CHECK(!strstr(r.err, "byte order mark") && !strstr(r.err, "part of it"), "%s", r.err);
+    test_run_free(&r);
+}
+
+Test(commands, options_for_another_one_that_is_off_are_noted) {
+    TestRun r = program("%s|-i|ab|--max-tokens|0|--xtc-threshold|0.1|--dry-base|2|--mirostat-ent|3",
+                        small_model());
+    CHECK(strstr(r.err, "--xtc-threshold has no effect: it is for --xtc-probability") &&
+              strstr(r.err, "--dry-base has no effect: it is for --dry-multiplier") &&
+              strstr(r.err, "--mirostat-ent has no effect: it is for --mirostat 2"),
+          "%s", r.err);
+    test_run_free(&r);
+    r = program("%s|-i|ab|--max-tokens|0|--xtc-threshold|0.1|--xtc-probability|0.5|--dry-base|2|"
+                "--dry-multiplier|1|--mirostat-ent|3|--mirostat|2",
+                small_model());
+    CHECK(!strstr(r.err, "has no effect"), "%s", r.err);
+    test_run_free(&r);
+}
+
+Test(commands, help_answers_about_a_command) {
+    TestRun r = program("help|bench"), same = program("bench|--help");
+    CHECK(r.status == 0 && !strcmp(r.out, same.out) && strstr(r.out, "bench MODEL"), "%s", r.out);
+    test_run_free(&r);
+    test_run_free(&same);
+    r = program("help|bnch");
+    CHECK(r.status == 2 && strstr(r.err, "did you mean bench?"), "exit %d: %s", r.status, r.err);
     test_run_free(&r);
 }
 

@@ -123,7 +123,10 @@ Test(prompt_lines, wrong_types_and_ranges_are_named) {
     WRONG("{\"promt\":\"a\"}", "\"promt\" is no key");
     WRONG("{\"id\":1.5,\"prompt\":\"a\"}", "\"id\": wanted a text or an integer");
     WRONG("{\"id\":null,\"prompt\":\"a\"}", "\"id\": wanted a text or an integer");
-    WRONG("{\"prompt\":\"a\",\"continuation\":\"\"}", "there is nothing to score");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"\"}",
+          "\"continuation\": there is nothing to score");
+    WRONG("{\"prompt\":\"a\",\"continuation_ids\":[]}",
+          "\"continuation_ids\": there is nothing to score");
     WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"continuation_ids\":[1]}", "wanted one of");
     WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"samples\":2}",
           "\"samples\" does not go with a continuation");

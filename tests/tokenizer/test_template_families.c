@@ -375,6 +375,39 @@ Test(template_families, are_known_by_their_programs) {
         CHECK_STRING(detected(UINT64_MAX, PROGRAMS[i].program, "llama"), PROGRAMS[i].wanted);
 }
 
+// What is no time is not taken for the first of January 1970.
+Test(template_families, a_date_is_that_of_source_date_epoch_or_an_error) {
+    static const struct {
+        const char *time, *date; // NULL: exit code 2
+    } CASES[] = {{"0", "01 January 1970"},
+                 {"1738540800", "03 February 2025"},
+                 {"253402300799", "31 December 9999"},
+                 {"253402300800", NULL},
+                 {"18446744073709551615", NULL},
+                 {"99999999999999999999", NULL},
+                 {"-1", NULL},
+                 {"1.5", NULL},
+                 {"abc", NULL}};
+    static const ChatMessage HI = SAY(CHAT_USER, "Hi");
+    const ChatTemplate *format = chat_template_by_name("smollm3");
+    Tokenizer *t = byte_tokenizer(false, UINT64_MAX, false);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Error error = {0};
+        IdList ids = {0};
+        setenv("SOURCE_DATE_EPOCH", CASES[i].time, 1);
+        bool good = chat_template_render(format, t, &ids, &HI, 1, &error);
+        CHECK(good == (CASES[i].date != NULL), "%s: %s", CASES[i].time, error.message);
+        if (good)
+            CHECK(strstr(byte_tokenizer_text(t, &ids), CASES[i].date), "%s: %s", CASES[i].time,
+                  byte_tokenizer_text(t, &ids));
+        else
+            CHECK(error.code == ERROR_USAGE && strstr(error.message, CASES[i].time), "%s",
+                  error.message);
+        id_list_free(&ids);
+    }
+    tokenizer_close(t);
+}
+
 // The bit of a marker of the byte tokenizer.
 static uint64_t bit(const char *marker) {
     size_t i = 0;

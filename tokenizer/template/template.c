@@ -77,6 +77,8 @@ static void put_token(Renderer *r, int id) {
     if (!r->failed && !id_list_push(r->ids, id, r->error)) r->failed = true;
 }
 
+static const int64_t MOST_SECONDS = 253402300799; // the end of the year 9999
+
 // `name`: "=date" 26 July 2024, "=short date" 26 Jul 2024, "=month date" July 26, 2024. If
 // SOURCE_DATE_EPOCH is set, it is the time, so that a run can be reproduced
 // (reproducible-builds.org).
@@ -85,11 +87,23 @@ static void put_date(Renderer *r, const char *name) {
                                          "May",       "June",     "July",     "August",
                                          "September", "October",  "November", "December"};
     const char *fixed = getenv("SOURCE_DATE_EPOCH");
+    if (fixed && !*fixed) fixed = NULL;
     uint64_t seconds = 0;
-    if (fixed) decimal_take(fixed, strlen(fixed), &seconds);
+    size_t length = fixed ? strlen(fixed) : 0;
+    if (decimal_take(fixed ? fixed : "", length, &seconds) != length ||
+        seconds > (uint64_t)MOST_SECONDS) {
+        r->failed = !error_set(r->error, ERROR_USAGE,
+                               "SOURCE_DATE_EPOCH: wanted seconds since 1970, at most %lld, got "
+                               "\"%.40s\"",
+                               (long long)MOST_SECONDS, fixed ? fixed : "");
+        return;
+    }
     time_t now = fixed ? (time_t)seconds : time(NULL);
     struct tm date;
-    if (!(fixed ? gmtime_r(&now, &date) : localtime_r(&now, &date))) return;
+    if (!(fixed ? gmtime_r(&now, &date) : localtime_r(&now, &date))) {
+        r->failed = !error_set(r->error, ERROR_USAGE, "the clock shows no date");
+        return;
+    }
     char out[64];
     const char *month = MONTHS[date.tm_mon];
     long year = 1900L + date.tm_year;

@@ -78,8 +78,12 @@ enum { LONG_PIECE = 4608, SHORT_PIECE = 2560, AROUND = 32 * N_PLANES };
 static unsigned piece_limit(unsigned ring) {
     return ring >= 3 * (LONG_PIECE + AROUND) ? LONG_PIECE : SHORT_PIECE;
 }
-static bool has_room(unsigned ring) {
-    return ring >= 2 * (SHORT_PIECE + AROUND);
+static bool has_room(const Device *device, InputForm form) {
+    return ring_bytes(device, form) >= 2 * (SHORT_PIECE + AROUND);
+}
+
+bool chains_have_room(const Device *device) {
+    return has_room(device, FLOAT_VECTOR) && has_room(device, TWO_DIGITS);
 }
 
 // Rows in pieces of equal numbers of columns, as many as fit in `limit` bytes: a multiple of what
@@ -131,7 +135,7 @@ bool chain_project(Device *device, const ProjectWork *work) {
     InputForm form = form_of(device, work);
     size_t room = form == FLOAT_VECTOR ? float_room(1) : integer_room(1);
     if (!is_on(device) || work->n != 1 || work->weights[0].cols > room ||
-        !has_persistent_kernel(form) || !has_room(ring_bytes(device, form)))
+        !has_persistent_kernel(form))
         return false;
     unsigned limit = piece_limit(ring_bytes(device, form));
     Step *step = add_step(device, form);
