@@ -111,7 +111,8 @@ static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error
     }
     *v = VOCABULARY_ABSENT;
     if (cause.code) problem = cause.message;
-    if (!s->options->quiet) note("the tokenizer is left out: %s", problem);
+    // A tokenizer that is there and lost is no matter of -q.
+    if (!s->options->quiet || cause.code) note("the tokenizer is left out: %s", problem);
     return true;
 }
 

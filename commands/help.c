@@ -335,7 +335,7 @@ static const char CONVERT_HELP[] =
     "                        whose other files stay; never a file that is read\n"
     "  -j, --threads N       default: all that this process may use\n"
     "  -z, --tokenizer FILE  the vocabulary, if the model has none; -q, --quiet\n"
-    "If the types are kept, both files give the same logits, bit for bit.\n";
+    "If the types are kept, both give the same logits, bit for bit (docs/formats.md).\n";
 
 static const char DIFF_HELP[] =
     "run diff A B [options]                          compares two traces\n"

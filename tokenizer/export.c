@@ -216,7 +216,11 @@ static bool write_json(Buffer *b, const Vocabulary *v, Error *error) {
                  "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
                  "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":%s,\"vocab\":{",
                  rule.ignore_merges ? "true" : "false");
-    for (size_t i = 0; i < v->n_tokens; i++) {
+    // Names of rows that are no tokens, as a GGUF has them, would become tokens here.
+    size_t count = v->n_tokens;
+    while (count && v->types && v->types[count - 1] == TOKEN_UNUSED)
+        count--;
+    for (size_t i = 0; i < count; i++) {
         if (i) buffer_print(b, ",\n");
         put_quoted(b, v->tokens[i]);
         buffer_print(b, ":%zu", i);
@@ -257,6 +261,8 @@ void vocabulary_write_config(Buffer *out, const Vocabulary *v) {
     }
     if (v->add_bos >= 0)
         buffer_print(out, ",\n  \"add_bos_token\": %s", v->add_bos ? "true" : "false");
+    if (v->add_eos >= 0)
+        buffer_print(out, ",\n  \"add_eos_token\": %s", v->add_eos ? "true" : "false");
     if (spm)
         buffer_print(out, ",\n  \"add_prefix_space\": %s",
                      v->add_space_prefix != 0 ? "true" : "false");

@@ -238,13 +238,27 @@ static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *
     return write_buffer(place, name, &bytes, good, error);
 }
 
+static const char GENERATION[] = "generation_config.json";
+
+static bool write_generation(const OutPlace *place, const Session *s, Error *error) {
+    Buffer json = {0};
+    hf_generation_write(&json, s->checkpoint);
+    return write_buffer(place, GENERATION, &json, true, error);
+}
+
 // The tokenizer's files as they are, so that nothing of them is lost. config.json is written anew.
 static bool copy_files(const OutPlace *place, const Session *s, Error *error) {
     char *source = model_directory(checkpoint_path(s->checkpoint), error);
     bool good = source;
+    // A GGUF has sampling defaults inside.
+    const GenerationDefaults *g = checkpoint_generation(s->checkpoint);
+    bool inside = checkpoint_container(s->checkpoint) == CONTAINER_GGUF &&
+                  (g->temperature >= 0 || g->top_p >= 0 || g->top_k >= 0 || g->min_p >= 0 ||
+                   g->repetition_penalty >= 0);
+    if (inside) good = good && write_generation(place, s, error);
     for (size_t i = 0; good && MODEL_FILES[i]; i++) {
         const char *name = MODEL_FILES[i];
-        if (!strcmp(name, CONFIG)) continue;
+        if (!strcmp(name, CONFIG) || (inside && !strcmp(name, GENERATION))) continue;
         char *path = text_print(error, "%s%s", source, name);
         good = path && copy_file(place, path, name, error);
         free(path);
@@ -260,9 +274,7 @@ bool out_place_fill(OutPlace *place, const Session *s, const Outgoing *out,
                 (place->writer = directory_writer_open(&place->set, error));
     good = write_buffer(place, CONFIG, &json, good, error);
     if (!vocabulary) return good && copy_files(place, s, error);
-    hf_generation_write(&json, s->checkpoint);
-    return write_buffer(place, "generation_config.json", &json, good, error) &&
-           write_vocabulary(place, vocabulary, error);
+    return good && write_generation(place, s, error) && write_vocabulary(place, vocabulary, error);
 }
 
 bool out_place_tensors(OutPlace *place, OutputFile *out, Error *error) {

@@ -19,7 +19,7 @@ bool is_model_file(const char *name);
 char *model_directory(const char *model, Error *error);
 
 // Adds every file that the options name, and those that go with it. A model that is a directory:
-// all that is in it. A model or tokenizer that is a file: MODEL_FILES and tokenizer.bin in its
+// all that is in it. A model or tokenizer that is a file: MODEL_FILES in its
 // directory. Standard input. False: exit code 4 where one cannot be looked at, or 5.
 bool inputs_find(FileSet *inputs, const Options *options, Error *error);
 

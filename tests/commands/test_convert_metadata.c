@@ -117,22 +117,84 @@ Test(convert_metadata, what_a_gguf_has_no_key_for_is_refused_and_goes_to_a_direc
     }
 }
 
-// OLMo 3 without a window still has layers that YaRN leaves alone. In a GGUF the window says which.
-Test(convert_metadata, a_second_rope_without_windows_is_refused) {
-    char *from = strdup(test_temporary("windows")), *to = strdup(test_temporary("windows.gguf"));
-    convert("%s|%s", test_reference_model("olmo3"), from);
+// The directory of a reference model with another value of one member; NULL without that model.
+static char *directory_where(const char *model, const char *member, const char *value) {
+    char *directory = strdup(test_temporary(test_text("%s changed", model)));
+    convert("%s|%s|--force", test_reference_model(model), directory);
     size_t size;
-    char *config = hf_read(from, "config.json", &size), *at = strstr(config, "\"sliding_window\"");
+    char *config = hf_read(directory, "config.json", &size);
+    char *at = strstr(config, test_text("\"%s\": ", member));
     CHECK(at, "%s", config);
-    char *changed = malloc(size + 40);
-    sprintf(changed, "%.*s\"sliding_window\":null%s", (int)(at - config), config,
-            at + strcspn(at, ",}"));
-    hf_write(from, "config.json", changed);
-    check_no_conversion("%s|%s|-q", from, to, ERROR_FILE, "which of its layers have a rope");
-    CHECK(!exists(to), "left behind");
+    at += strlen(member) + 4;
+    const char *end = *at == '{' ? strchr(at, '}') + 1 : at + strcspn(at, ",}");
+    hf_write(directory, "config.json",
+             test_text("%.*s%s%s", (int)(at - config), config, value, end));
     free(config);
-    free(changed);
-    free(from);
+    return directory;
+}
+
+// OLMo 3 without a window still has layers that YaRN leaves alone: in a GGUF the window says which.
+// A gemma2 GGUF without the key has windows.
+Test(convert_metadata, a_model_without_windows_is_refused_where_they_are_implied) {
+    static const char *const CASES[][2] = {
+        {"olmo3", "which of its layers have a rope"},
+        {"gemma2", "layers without a window, which it implies"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char *from = directory_where(CASES[i][0], "sliding_window", "null");
+        char *to = strdup(test_temporary(test_text("windows%zu.gguf", i)));
+        check_no_conversion("%s|%s|-q", from, to, ERROR_FILE, CASES[i][1]);
+        CHECK(!exists(to), "left behind");
+        free(from);
+        free(to);
+    }
+}
+
+// From position 16 on queries grow, whatever the kind of rope.
+Test(convert_metadata, the_length_from_which_queries_grow_goes_along) {
+    static const char *const ROPES[] = {
+        "{\"rope_theta\": 10000.0, \"rope_type\": \"default\", \"llama_4_scaling_beta\": 0.5, "
+        "\"original_max_position_embeddings\": 16}",
+        "{\"rope_theta\": 10000.0, \"rope_type\": \"linear\", \"factor\": 2.0, "
+        "\"llama_4_scaling_beta\": 0.5, \"original_max_position_embeddings\": 16}"};
+    for (size_t i = 0; i < sizeof ROPES / sizeof *ROPES; i++) {
+        char *from = directory_where("ministral3", "rope_scaling", ROPES[i]);
+        char *gguf = strdup(test_temporary(test_text("grow%zu.gguf", i)));
+        char *back = strdup(test_temporary(test_text("grow%zu", i)));
+        convert("%s|%s", from, gguf);
+        convert("%s|%s", gguf, back);
+        const char *paths[] = {from, gguf, back};
+        check_same_bits(paths, 3, PRECISION_F32);
+        free(from);
+        free(gguf);
+        free(back);
+    }
+}
+
+// Phi3Config of transformers 4 raises "rope_scaling must be a dictionary with three fields" for
+// any other member; Granite 4's class of both versions checks mamba_n_heads, whose default does
+// not divide 2 * 40.
+Test(convert_metadata, configurations_are_as_transformers_checks_them) {
+    char *to = strdup(test_temporary("phi3"));
+    size_t size;
+    convert("%s|%s", test_reference_model("phi3-longrope"), to);
+    char *config = hf_read(to, "config.json", &size), *at = strstr(config, "\"rope_scaling\"");
+    CHECK(at, "%s", config);
+    *(strchr(at, '}') + 1) = '\0';
+    CHECK(strstr(at, "\"type\": \"longrope\"") && strstr(at, "\"short_factor\": [") &&
+              strstr(at, "\"long_factor\": ["),
+          "%s", at);
+    int members = 0;
+    for (const char *c = at; (c = strstr(c, "\": ")); c++)
+        members++;
+    CHECK_INT(members, 4); // rope_scaling itself is one
+    const char *paths[] = {test_reference_model("phi3-longrope"), to};
+    check_same_bits(paths, 2, PRECISION_F32);
+    free(config);
+    convert("%s|%s|--force", test_reference_model("granitemoehybrid-dense"), to);
+    config = hf_read(to, "config.json", &size);
+    CHECK(strstr(config, "\"mamba_n_heads\": 1,"), "%s", config);
+    free(config);
     free(to);
 }
 
@@ -198,6 +260,58 @@ Test(convert_metadata, template_names_and_ids_go_along) {
     free(from);
     free(hf);
     free(back);
+}
+
+// llama2.c's file of tokens is one that limpid looks for in a directory.
+Test(convert_metadata, a_tokenizer_bin_goes_along) {
+    char *from = strdup(directory_with("tokens", "\"pad_token_id\":0"));
+    char *to = strdup(test_temporary("tokens2"));
+    hf_write(from, "tokenizer.bin", "as it is");
+    convert("%s|%s", from, to);
+    size_t size;
+    char *bytes = hf_read(to, "tokenizer.bin", &size);
+    CHECK(size == 8 && !memcmp(bytes, "as it is", 8), "%zu bytes", size);
+    free(bytes);
+    free(from);
+    free(to);
+}
+
+// What chat samples by goes along.
+Test(convert_metadata, sampling_defaults_go_along) {
+    char *from = strdup(directory_with("sampling", "\"pad_token_id\":0"));
+    char *gguf = strdup(test_temporary("sampling.gguf")), *hf = strdup(test_temporary("sampling2"));
+    hf_write(from, "generation_config.json",
+             "{\"temperature\":0.75,\"top_k\":7,\"min_p\":0.25,\"repetition_penalty\":1.5}");
+    convert("%s|%s", from, gguf);
+    convert("%s|%s", gguf, hf);
+    const char *const paths[] = {gguf, hf};
+    for (int i = 0; i < 2; i++) {
+        Checkpoint *c = open_converted(paths[i]);
+        const GenerationDefaults *g = checkpoint_generation(c);
+        CHECK(g->temperature == 0.75f && g->top_k == 7.0f && g->min_p == 0.25f &&
+                  g->repetition_penalty == 1.5f && g->top_p < 0.0f,
+              "%s: %g %g %g %g %g", paths[i], (double)g->temperature, (double)g->top_k,
+              (double)g->min_p, (double)g->repetition_penalty, (double)g->top_p);
+        checkpoint_close(c);
+    }
+    free(from);
+    free(gguf);
+    free(hf);
+}
+
+// A number that samples nothing is as if it were not there; llama.cpp's converter writes top_k as
+// int32.
+Test(convert_metadata, sampling_defaults_of_a_gguf_are_numbers_or_absent) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_f32(file, "general.sampling.temp", NAN);
+    gguf_set_f32(file, "general.sampling.top_p", -0.5f);
+    gguf_set_text(file, "general.sampling.min_p", "0.1");
+    gguf_set_u32(file, "general.sampling.top_k", 40);
+    Checkpoint *c = open_converted(conversion_gguf("sampled.gguf", file));
+    const GenerationDefaults *g = checkpoint_generation(c);
+    CHECK(g->temperature < 0 && g->top_p < 0 && g->min_p < 0 && g->top_k == 40.0f, "%g %g %g %g",
+          (double)g->temperature, (double)g->top_p, (double)g->min_p, (double)g->top_k);
+    checkpoint_close(c);
 }
 
 // A GGUF names three ids that end a text. Where a model has more, one that is left out would let

@@ -7,6 +7,7 @@
 #include "weights/gguf/gguf.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -172,6 +173,28 @@ static bool read_about(const Gguf *g, Error *error) {
     return true;
 }
 
+const GgufSampling GGUF_SAMPLING[GGUF_SAMPLING_KEYS] = {
+    {"general.sampling.temp", offsetof(GenerationDefaults, temperature)},
+    {"general.sampling.top_k", offsetof(GenerationDefaults, top_k)},
+    {"general.sampling.top_p", offsetof(GenerationDefaults, top_p)},
+    {"general.sampling.min_p", offsetof(GenerationDefaults, min_p)},
+    {"general.sampling.penalty_repeat", offsetof(GenerationDefaults, repetition_penalty)},
+};
+
+// What is of another type or no number to sample by is as if it were not there.
+static void read_generation(const Gguf *g) {
+    for (int i = 0; i < GGUF_SAMPLING_KEYS; i++) {
+        const GgufValue *value = gguf_find(g, GGUF_SAMPLING[i].key);
+        float number = -1.0f;
+        if (value && value->type == GGUF_F32) number = load_f32(value->bytes);
+        if (value && value->type == GGUF_I32) number = (float)(int32_t)load_u32(value->bytes);
+        if (value && value->type == GGUF_U32) number = (float)load_u32(value->bytes);
+        if (number >= 0.0f && isfinite(number))
+            memcpy((char *)&g->checkpoint->generation + GGUF_SAMPLING[i].offset, &number,
+                   sizeof number);
+    }
+}
+
 // eot and eom end a turn or a message. A GGUF often names only one end in eos_token_id, so
 // generation stops at each of the three.
 bool gguf_read_config(const Gguf *g, Error *error) {
@@ -190,6 +213,7 @@ bool gguf_read_config(const Gguf *g, Error *error) {
         !read_rope(g, c, error) || !gguf_read_family(g, error) || !read_vocab_size(g, c, error) ||
         !gguf_text(g, "general.name", false, &name, error) || !read_about(g, error))
         return false;
+    read_generation(g);
     g->checkpoint->name = name;
     if (name.text) escape_bytes(c->name, sizeof c->name, name.text, name.length);
     c->window_dropped = !c->layers[0].window && sounds_like_mistral(name);

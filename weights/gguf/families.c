@@ -238,7 +238,8 @@ GgufWindows gguf_implied_windows(const char *architecture, int n_layers, bool *s
     const Implied *implied = implied_by(architecture);
     for (int l = 0; l < n_layers; l++)
         slides[l] = !implied->pattern || (l + 1) % implied->pattern != 0;
-    return (GgufWindows){implied->pattern != 0, has_local_rope(implied), implied->local_theta};
+    return (GgufWindows){implied->window, implied->pattern != 0, has_local_rope(implied),
+                         implied->local_theta};
 }
 
 // A scale that the file gives overrules the implied one.

@@ -60,6 +60,14 @@ bool gguf_per_layer(const Gguf *gguf, const char *key, bool need, int n_layers, 
 bool gguf_fail(const Gguf *gguf, const char *key, Error *error, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+// Sampling defaults: float32, but for top_k, an int32. config.c
+typedef struct GgufSampling {
+    const char *key; // "general.sampling.temp"
+    size_t offset;   // in GenerationDefaults
+} GgufSampling;
+enum { GGUF_SAMPLING_KEYS = 5 };
+extern const GgufSampling GGUF_SAMPLING[GGUF_SAMPLING_KEYS];
+
 // Vocabulary and special ids -> checkpoint->vocabulary. vocabulary.c
 bool gguf_read_vocabulary(const Gguf *gguf, Error *error);
 // Hyper-parameters -> checkpoint->config. After the plan and the vocabulary. config.c
@@ -81,6 +89,7 @@ GgufScales gguf_scales(const char *architecture); // families.c
 
 // What an architecture does with windows.
 typedef struct GgufWindows {
+    int window;      // where no key gives it; 0: none
     bool pattern;    // a key may choose the layers; false: all have the window
     bool local_rope; // layers with a window have a set of frequencies of their own,
     bool theta_key;  // whose theta is a number of its own

@@ -13,6 +13,7 @@
 #include "weights/roles.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,8 +129,11 @@ static bool put_other_scales(const Put *p, const GgufScales *can) {
         gguf_put_bool(p->keys, key_of(text, p, ".rope.scaling.finetuned"), false);
     if (can->parallel)
         gguf_put_bool(p->keys, key_of(text, p, ".use_parallel_residual"), c->parallel_residual);
-    if (can->query_growth && c->rope.query_growth > 0.0f)
+    if (can->query_growth && c->rope.query_growth > 0.0f) {
         real(p, ".attention.temperature_scale", c->rope.query_growth);
+        if (c->rope.scaling != ROPE_YARN && c->rope.scaling != ROPE_LONGROPE) // which write it too
+            number(p, ".rope.scaling.original_context_length", c->rope.original_max_seq_len);
+    }
     return can->query_growth || c->rope.query_growth == 0.0f || cannot(p, "queries that grow");
 }
 
@@ -192,6 +196,7 @@ static bool put_windows(const Put *p) {
         usual &= slides[l] == implied[l];
         all &= slides[l];
     }
+    if (!window && can.window) return cannot(p, "layers without a window, which it implies");
     if (!window)
         return has_one_rope(c) || cannot(p, "which of its layers have a rope of their own");
     if (!can.pattern && !all) return cannot(p, "windows in some of its layers");
@@ -307,6 +312,19 @@ static DType usual_type(const Outgoing *out) {
     return most;
 }
 
+static void put_generation(const Put *p, const GenerationDefaults *defaults) {
+    for (int i = 0; i < GGUF_SAMPLING_KEYS; i++) {
+        float value;
+        size_t offset = GGUF_SAMPLING[i].offset;
+        memcpy(&value, (const char *)defaults + offset, sizeof value);
+        if (value < 0.0f) continue;
+        if (offset == offsetof(GenerationDefaults, top_k))
+            gguf_put_i32(p->keys, GGUF_SAMPLING[i].key, (int32_t)value);
+        else
+            gguf_put_f32(p->keys, GGUF_SAMPLING[i].key, value);
+    }
+}
+
 static void put_general(const Put *p, const Outgoing *out, TextSpan name) {
     gguf_put_text(p->keys, "general.architecture",
                   (TextSpan){p->architecture, strlen(p->architecture)});
@@ -318,6 +336,7 @@ static void put_general(const Put *p, const Outgoing *out, TextSpan name) {
         TextSpan text = checkpoint_about(out->from)[i];
         if (text.length) gguf_put_text(p->keys, key, text);
     }
+    put_generation(p, checkpoint_generation(out->from));
     DType usual = usual_type(out);
     gguf_put_u32(p->keys, "general.file_type", file_type(usual));
     // GGML_QNT_VERSION of ggml.h.

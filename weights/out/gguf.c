@@ -40,6 +40,11 @@ void gguf_put_u32(GgufKeys *keys, const char *key, uint32_t value) {
     buffer_u32(&keys->bytes, value);
 }
 
+void gguf_put_i32(GgufKeys *keys, const char *key, int32_t value) {
+    begin_value(keys, key, GGUF_I32);
+    buffer_u32(&keys->bytes, (uint32_t)value);
+}
+
 void gguf_put_f32(GgufKeys *keys, const char *key, float value) {
     begin_value(keys, key, GGUF_F32);
     buffer_f32(&keys->bytes, value);

@@ -18,6 +18,7 @@ typedef struct GgufKeys {
 
 // No key twice. Where memory runs out, bytes.failed says so.
 void gguf_put_u32(GgufKeys *keys, const char *key, uint32_t value);
+void gguf_put_i32(GgufKeys *keys, const char *key, int32_t value);
 void gguf_put_f32(GgufKeys *keys, const char *key, float value);
 void gguf_put_bool(GgufKeys *keys, const char *key, bool value);
 void gguf_put_text(GgufKeys *keys, const char *key, TextSpan text);

@@ -204,22 +204,29 @@ static bool put_scales(Writing *w) {
 
 // ---- rope ----
 
-// The members of rope_scaling. `type` beside `rope_type` for longrope: Phi 3's class of
-// transformers 4 asks for the older key.
+// Phi 3's class of transformers 4 takes these three members and no other. The factor is that of the
+// lengths without a key.
+static bool is_plain_longrope(const Config *c, const RopeConfig *rope) {
+    return rope->scaling == ROPE_LONGROPE && rope->attention_factor == 0.0f &&
+           rope->query_growth == 0.0f &&
+           rope->factor == (float)c->max_seq_len / (float)rope->original_max_seq_len;
+}
+
+// The members of rope_scaling.
 static void put_rope_members(Members *m, const Config *c, const RopeConfig *rope) {
     static const char *const NAMES[] = {
         [ROPE_PLAIN] = "default", [ROPE_LINEAR] = "linear",       [ROPE_LLAMA3] = "llama3",
         [ROPE_YARN] = "yarn",     [ROPE_DYNAMIC_NTK] = "dynamic", [ROPE_LONGROPE] = "longrope"};
     bool originally =
         rope->scaling == ROPE_LLAMA3 || rope->scaling == ROPE_YARN || rope->query_growth > 0;
+    bool plain_longrope = is_plain_longrope(c, rope);
     if (rope->query_growth > 0) put_float(m, "llama_4_scaling_beta", rope->query_growth);
-    put_text(m, "rope_type", NAMES[rope->scaling]);
+    put_text(m, plain_longrope ? "type" : "rope_type", NAMES[rope->scaling]);
     if (rope->scaling == ROPE_LONGROPE) {
-        put_text(m, "type", "longrope");
         put_floats(m, "short_factor", rope->short_factor, c->rope_dim / 2);
         put_floats(m, "long_factor", rope->long_factor, c->rope_dim / 2);
     }
-    if (rope->factor > 0) put_float(m, "factor", rope->factor);
+    if (rope->factor > 0 && !plain_longrope) put_float(m, "factor", rope->factor);
     if (originally) put_int(m, "original_max_position_embeddings", rope->original_max_seq_len);
     if (rope->scaling == ROPE_LLAMA3) {
         put_float(m, "low_freq_factor", rope->low_freq_factor);
@@ -321,6 +328,7 @@ static bool put_hybrid(Writing *w) {
     const Config *c = w->config;
     put_int(&w->m, "num_local_experts", 0);
     put_int(&w->m, "num_experts_per_tok", 0);
+    put_int(&w->m, "mamba_n_heads", 1); // transformers checks it, although there is no such layer
     put_text(&w->m, "position_embedding_type", c->layers[0].no_rope ? "nope" : "rope");
     key(&w->m, "layer_types");
     for (int l = 0; l < c->n_layers; l++) {
