@@ -91,6 +91,14 @@ def need_observe():
         raise gdb.GdbError("no function observe with debug information: is this limpid, built with -g?")
 
 
+def layers_at_hand():
+    """How many layers the model has; None: no model is open yet."""
+    try:
+        return int(model()["config"]["n_layers"])
+    except (gdb.error, gdb.GdbError):
+        return None
+
+
 class Break(Command):
     """limpid break STAGE [LAYER]: stop when a stage has been computed (STAGE: limpid help)."""
 
@@ -102,6 +110,8 @@ class Break(Command):
         if not words:
             raise gdb.GdbError("limpid break STAGE [LAYER]; stages: " + " ".join(STAGES))
         condition = stage_condition(words)
+        if len(words) == 2 and (layers := layers_at_hand()) is not None:
+            in_range("layer", int(words[1]), layers)
         need_observe()
         stop = gdb.Breakpoint("observe")
         stop.condition = condition

@@ -278,7 +278,7 @@ static void print_summary(const Run *run) {
          a->digest, build_remark());
 }
 
-static bool run_all(Run *run, Error *error) {
+static bool answer_file(Run *run, Error *error) {
     const Options *o = &run->options;
     if (!open_run(run, error)) return false;
     if (run->shard.count > 1 && !o->quiet)
@@ -306,7 +306,7 @@ bool prompts_command(const Options *options, Error *error) {
     if (!run) return error_set(error, ERROR_MEMORY, "no memory for the prompts");
     run->options = *options;
     run->answers.file = run->lines.file = -1;
-    bool good = run_all(run, error);
+    bool good = answer_file(run, error);
     interrupt_end();
     scheduler_close(run->scheduler);
     for (size_t i = 0; i < run->count; i++)

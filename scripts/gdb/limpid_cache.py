@@ -4,33 +4,10 @@ import math
 import gdb
 
 from limpid_commands import Command, in_range, number, usage
-from limpid_program import (STAGES, cached_pairs, call, in_pass, layer_at_hand, model, need_calls, rows_at_hand, spelling,
-                            stage_at_hand, tensor, tokens_by_position)
+from limpid_program import (attended, cached_pairs, call, layer_at_hand, model, need_calls, rows_at_hand, spelling, stage_at_hand,
+                            tensor, tokens_by_position, written)
 
 MOST_LINES, BAR = 32, 20
-
-
-def attended(stage):
-    """Whether a stage of a layer comes after its kv_write and attention."""
-    return stage is not None and list(STAGES).index(stage) >= list(STAGES).index("att_weights")
-
-
-def layers_written():
-    """How many layers have put their keys and values of the pass at hand into the cache; None: no pass runs."""
-    stage, layer = stage_at_hand(), layer_at_hand()
-    if stage in ("final_norm", "logits_uncapped", "logits") or not in_pass():
-        return None
-    if layer is None or layer < 0:
-        return 0
-    return layer + attended(stage)
-
-
-def written(m, layer):
-    """How many positions of a layer hold what this text put there: the cache is longer as soon as a pass begins."""
-    length, layers = int(m["cache"]["lengths"][0]), layers_written()
-    if layers is None or layer < layers:
-        return length
-    return min([p for _, p, s in zip(*rows_at_hand(m)) if s == 0], default=length)
 
 
 def magnitude(values):

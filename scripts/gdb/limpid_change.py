@@ -1,11 +1,12 @@
 # gdb command for limpid-gdb.py: set, which changes numbers of a pass on their way.
+import math
 import re
 import struct
 
 import gdb
 
 from limpid_commands import Command, usage
-from limpid_program import SCRATCH, device_write, model, stage_at_hand, tensor
+from limpid_program import SCRATCH, argument_of, device_write, model, stage_at_hand, tensor
 
 INDEX = re.compile(r"\s*(?:(\d{1,9})|(\d{0,9})\s*:\s*(\d{0,9}))\s*")
 
@@ -36,7 +37,10 @@ def index_ranges(name, text, shape):
 
 def float32(text):
     try:
-        return struct.pack("<f", float(text))
+        value = float(text)
+        if math.isinf(value) and "inf" not in text.lower():
+            raise OverflowError
+        return struct.pack("<f", value)
     except (ValueError, OverflowError):
         raise gdb.GdbError("got \"%s\", wanted a number that float32 holds, nan or inf" % text)
 
@@ -44,6 +48,8 @@ def float32(text):
 def changeable(m, name):
     stage = stage_at_hand()
     if name in (stage, "stage"):
+        if stage in ("att_norm", "ffn_norm") and int(argument_of("observe", "data")) == int(m["scratch"]["x"]):
+            raise gdb.GdbError("this model has no norm there: what is read is the residual stream, limpid set x")
         return tensor(m, "stage")
     if name not in SCRATCH:
         at_hand = "%s, the stage at hand, or " % stage if stage else ""

@@ -81,6 +81,13 @@ def probabilities(logits):
     return [p / total for p in parts]
 
 
+def last_row(t):
+    """The last one; between two tokens that from which the newest was sampled: later rows are guesses (--speculate)."""
+    d = argument_of("decoder_next", "d") if gdb.newest_frame().name() == "decoder_next" else None
+    row = int(d["row"]) if d is not None and int(d["taken"]) else t.shape[0] - 1
+    return min(row, t.shape[0] - 1)
+
+
 class Logits(Command):
     """limpid logits [N]: the N likeliest tokens (10) of the last row, with logit and probability."""
 
@@ -100,7 +107,7 @@ class Logits(Command):
         t = tensor(m, "logits")
         if not t.shape[0]:
             raise gdb.GdbError("no pass has computed logits yet: limpid next logits")
-        values = t.rows(t.shape[0] - 1, 1)[0]
+        values = t.rows(last_row(t), 1)[0]
         if not all(math.isfinite(v) or v == -math.inf for v in values) or max(values) == -math.inf:
             raise gdb.GdbError("the logits hold NaN or infinity: limpid tensor logits")
         shares = probabilities(values)

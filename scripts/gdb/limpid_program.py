@@ -414,16 +414,45 @@ def cached_pairs(m, layer, head, positions, sequence=0):
     return pairs
 
 
+def attended(stage):
+    """Whether a stage of a layer comes after its kv_write and attention."""
+    return stage is not None and list(STAGES).index(stage) >= list(STAGES).index("att_weights")
+
+
+def layers_written():
+    """How many layers have put their keys and values of the pass at hand into the cache; None: no pass runs."""
+    stage, layer = stage_at_hand(), layer_at_hand()
+    if stage in ("final_norm", "logits_uncapped", "logits") or not in_pass():
+        return None
+    if layer is None or layer < 0:
+        return 0
+    return layer + attended(stage)
+
+
+def written(m, layer):
+    """How many positions of a layer hold what this text put there: the cache is longer as soon as a pass begins."""
+    length, layers = int(m["cache"]["lengths"][0]), layers_written()
+    if layers is None or layer < layers:
+        return length
+    return min([p for _, p, s in zip(*rows_at_hand(m)) if s == 0], default=length)
+
+
 def cached(m, layer, name):
-    """The cached keys or values of sequence 0."""
+    """The cached keys or values of sequence 0, of the positions that this text has put there."""
     heads, which = int(m["config"]["n_kv_heads"]), CACHED.index(name)
+
+    count = written(m, layer)
+    held = int(call("int kv_cache_first(void*,int,int)", m["cache"].address, layer, 0)) if count else 0
+    if held:
+        raise gdb.GdbError("layers.%d.%s: this layer has a window, and keeps positions %d .. %d: limpid kv %d HEAD" % (
+            layer, name, held, count - 1, layer))
 
     def some(first, count):
         pairs = [cached_pairs(m, layer, head, range(first, first + count)) for head in range(heads)]
         return [[x for head in range(heads) for x in pairs[head][i][which]] for i in range(count)]
 
     dtype = str(m["options"]["kv_type"]).replace("KV_", "")
-    return Tensor((int(m["cache"]["lengths"][0]), heads, int(m["config"]["head_dim"])), dtype, some, slow=True)
+    return Tensor((count, heads, int(m["config"]["head_dim"])), dtype, some, slow=True)
 
 
 def layer_tensor(m, layer, name, full):
@@ -477,7 +506,7 @@ def tensor(m, name):
     chunk = m["chunk"]
     if len(parts) == 3 and parts[0] == "layers" and parts[1].isdigit():
         return layer_tensor(m, int(parts[1]), parts[2], name)
-    if name == "stage":
+    if name == "stage" or name not in SCRATCH and name == stage_at_hand():
         return stage_tensor(m)
     if name in INTEGERS:
         return integers(rows_at_hand(m)[INTEGERS.index(name)])
@@ -488,13 +517,12 @@ def tensor(m, name):
         if not int(table["cos"]):
             raise gdb.GdbError("%s: not in this model" % name)
         return activations(m, table[parts[1]], int(m["options"]["context"]), [int(table["rope_dim"]) // 2])
-    if name not in SCRATCH and name == stage_at_hand():
-        return stage_tensor(m)
     if name not in SCRATCH:
         raise unknown(name)
     rows = int(chunk["n_logit_rows"]) if name == "last" else int(chunk["n"])
-    if name == "logits":  # those of earlier chunks and of this one
-        rows = int(m["n_logit_rows"]) or int(chunk["n_logit_rows"])
+    if name == "logits":  # those of earlier chunks and, while they are computed, of this one
+        now = int(chunk["n_logit_rows"])
+        rows = int(m["n_logit_rows"]) + (now if stage_at_hand() in ("logits", "logits_uncapped") else 0) or now
     if not int(m["scratch"][name]):
         raise gdb.GdbError("%s: not in this model" % name)
     return activations(m, m["scratch"][name], rows, widths(m, SCRATCH[name]))

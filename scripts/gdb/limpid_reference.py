@@ -26,6 +26,8 @@ class Trace:
             length = int.from_bytes(self.file.read(8), "little")
             self.header = json.loads(self.file.read(length)) if 2 <= length <= size - 8 else None
             self.metadata = self.header.pop("__metadata__", {})
+            if not isinstance(self.metadata, dict):
+                raise TypeError
         except (ValueError, AttributeError, TypeError, RecursionError):
             self.file.close()
             raise gdb.GdbError("%s: not a safetensors file" % path)

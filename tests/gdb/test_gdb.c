@@ -42,12 +42,26 @@ Test(gdb, says_where_it_stands) {
 // Else the program would run to its end in search of it.
 Test(gdb, does_not_look_for_a_layer_that_the_model_lacks) {
     need_debugger();
-    static const char *const COMMANDS[] = {"limpid next att_norm 6"};
+    static const char *const COMMANDS[] = {"limpid next att_norm 6", "limpid break q 99"};
     TestRun r = debugger(
-        test_text("limpid break q_rotated 2\nrun\n%slimpid where\n", attempts(COMMANDS, 1)),
+        test_text("limpid break q_rotated 2\nrun\n%slimpid where\n", attempts(COMMANDS, 2)),
         debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
-    check_prints(&r, "refused: layer 6: there are 6, from 0\nlayer 2 of 6, attention: q_rotated");
+    check_prints(&r,
+                 "refused: layer 6: there are 6, from 0\nrefused: layer 99: there are 6, from 0\n"
+                 "layer 2 of 6, attention: q_rotated");
+    test_run_free(&r);
+}
+
+// final_norm is a stage and a weight: at the stage its name means the stage, as in `limpid set`.
+Test(gdb, a_stage_at_hand_goes_before_a_weight_of_its_name) {
+    need_debugger();
+    TestRun r = debugger("limpid break layer_out 5\nrun\nlimpid tensor final_norm\n"
+                         "limpid next final_norm\nlimpid tensor final_norm\n",
+                         debugged_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "final_norm (192) F32");
+    check_prints(&r, "final_norm (1, 192) F32");
     test_run_free(&r);
 }
 

@@ -94,7 +94,8 @@ Test(gdb_cache, shows_no_key_before_it_is_written) {
                                            "limpid kv 6 0", "limpid kv 0 2",   "limpid kv 1"};
     need_calls();
     TestRun r = debugger(test_text("limpid break q_rotated 2\nrun\n%s"
-                                   "limpid next q_rotated 2\nlimpid kv 2 0\nlimpid kv 1 0\n",
+                                   "limpid next q_rotated 2\nlimpid kv 2 0\nlimpid kv 1 0\n"
+                                   "limpid tensor layers.2.keys\nlimpid tensor layers.1.keys\n",
                                    attempts(COMMANDS, sizeof COMMANDS / sizeof *COMMANDS)),
                          debugged_line());
     check_good(&r);
@@ -106,6 +107,38 @@ Test(gdb_cache, shows_no_key_before_it_is_written) {
     check_prints(&r, "refused: limpid kv L H [POS]\n");
     check_prints(&r, "layer 2, KV head 0: 5 of 7 positions, F32\n"); // those of the prompt
     check_prints(&r, "layer 1, KV head 0: 6 of 7 positions, F32\n");
+    check_prints(&r, "layers.2.keys (5, 2, 32) F32");
+    check_prints(&r, "layers.1.keys (6, 2, 32) F32");
+    test_run_free(&r);
+}
+
+// A window of 8 keeps 8 positions, and nothing says which rows of a tensor they are.
+Test(gdb_cache, a_layer_with_a_window_is_shown_by_its_heads) {
+    static const char *const COMMANDS[] = {"limpid tensor layers.1.keys"};
+    need_calls();
+    char line[700];
+    snprintf(line, sizeof line,
+             "%s --prompt-ids 5,6,7,8,9,10,11,12,13,14,15,16 --max-tokens 3 --ids -q",
+             test_reference_model("mistral-window8"));
+    TestRun r = debugger(test_text("limpid break q_rotated 1\nrun\nlimpid next q_rotated 1\n%s"
+                                   "limpid kv 1 0\n",
+                                   attempts(COMMANDS, 1)),
+                         line);
+    check_good(&r);
+    check_prints(&r, "refused: layers.1.keys: this layer has a window, and keeps positions ");
+    test_run_free(&r);
+}
+
+// Functions of the backend are known by name, and none of the commands has one of the same.
+Test(gdb_cache, shows_the_cache_of_a_file_of_prompts) {
+    need_calls();
+    const char *prompts = test_temporary("three.jsonl");
+    test_write_file(prompts, "{\"prompt_ids\":[1,435,462]}\n", 27);
+    TestRun r = debugger("limpid break att_heads 2\nrun\nlimpid kv 2 1\n",
+                         test_text("%s --prompts %s --out %s --force -q --max-tokens 1",
+                                   small_model(), prompts, test_temporary("three.out")));
+    check_good(&r);
+    check_prints(&r, "layer 2, KV head 1: 3 of ");
     test_run_free(&r);
 }
 

@@ -79,10 +79,11 @@ Test(gdb_change, says_what_cannot_be_set) {
                                            "limpid set att_out[-1] = 1",
                                            "limpid set att_out[0] = one",
                                            "limpid set att_out[0] = 1e39",
+                                           "limpid set att_out[0] = 1e400",
                                            "limpid set ffn_out[0] = 1",
                                            "limpid set tokens[0] = 1"};
     need_debugger();
-    TestRun r = debugger(test_text("limpid break att_out 2\nrun\n%s", attempts(COMMANDS, 12)),
+    TestRun r = debugger(test_text("limpid break att_out 2\nrun\n%s", attempts(COMMANDS, 13)),
                          debugged_line());
     check_good(&r);
     check_prints(&r,
@@ -96,6 +97,7 @@ Test(gdb_change, says_what_cannot_be_set) {
                  "refused: att_out: got index \"-1\", wanted a number or a slice such as 2:5\n"
                  "refused: got \"one\", wanted a number that float32 holds, nan or inf\n"
                  "refused: got \"1e39\", wanted a number that float32 holds, nan or inf\n"
+                 "refused: got \"1e400\", wanted a number that float32 holds, nan or inf\n"
                  "refused: limpid set changes att_out, the stage at hand, or x x_norm branch q ");
     check_prints(&r, " last logits, not tokens\n");
     test_run_free(&r);

@@ -87,6 +87,7 @@ Test(gdb_diff, says_why_it_cannot_compare) {
     const char *shorter = trace_of("shorter.safetensors", "1,435,462");
     const char *cut = test_temporary("cut.safetensors"), *text = test_temporary("text");
     const char *list = test_temporary("list"), *empty = test_temporary("empty");
+    const char *null = test_temporary("null");
     size_t size;
     char *bytes = test_read_file(path, &size);
     test_write_file(cut, bytes, size / 2);
@@ -94,16 +95,18 @@ Test(gdb_diff, says_why_it_cannot_compare) {
     test_write_file(text, "not a trace at all", 18);
     test_write_file(list, "\2\0\0\0\0\0\0\0[]", 10);
     test_write_file(empty, "", 0);
-    const char *paths[] = {other, shorter, cut, text, list, empty, "/nowhere/x", "/tmp"};
-    char commands[8][200];
-    const char *lines[8];
-    for (int i = 0; i < 8; i++) {
+    test_write_file(null, "\25\0\0\0\0\0\0\0{\"__metadata__\":null}", 29);
+    const char *paths[] = {other, shorter, cut, text, list, empty, null, "/nowhere/x", "/tmp"};
+    enum { PATHS = sizeof paths / sizeof *paths };
+    char commands[PATHS][200];
+    const char *lines[PATHS];
+    for (int i = 0; i < PATHS; i++) {
         snprintf(commands[i], sizeof commands[i], "limpid diff %s", paths[i]);
         lines[i] = commands[i];
     }
     snprintf(script, sizeof script,
              "limpid break layer_out 5\nrun\n%sdelete\nbreak sampler_sample\ncontinue\n%s",
-             attempts(lines, 8),
+             attempts(lines, PATHS),
              attempts((const char *const[]){"limpid diff x", "limpid diff"}, 2));
     TestRun r = debugger(script, debugged_line());
     check_good(&r);
@@ -112,6 +115,7 @@ Test(gdb_diff, says_why_it_cannot_compare) {
     check_prints(&r, "has a wrong size, or the file is cut short\n");
     check_prints(&r, "text: not a safetensors file\n");
     check_prints(&r, "list: not a safetensors file\n");
+    check_prints(&r, "null: not a safetensors file\n");
     check_prints(&r, "empty: not a safetensors file\n");
     check_prints(&r, "refused: /nowhere/x: No such file or directory\n");
     check_prints(&r, "refused: /tmp: Is a directory\n");
