@@ -479,7 +479,7 @@ $(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys convert tr
     families selftest_command convert_kills cost view): | $(TINY_MODELS) $(BUILD)/run
 
 $(BUILD)/tests/test_ranks: | $(BUILD)/tests/large_message
-$(addprefix $(BUILD)/tests/test_,random_model diff_models ring_commands): | $(BUILD)/tests/random_model
+$(addprefix $(BUILD)/tests/test_,random_model diff_models ring_commands gdb_cache): | $(BUILD)/tests/random_model
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
 

@@ -6,41 +6,6 @@
 
 #include <unistd.h>
 
-// A window of 8 in 5 of 6 layers. A ring has 528 positions: the window, and 512 rows of a pass.
-static const char *window_model(void) {
-    static char path[300];
-    snprintf(path, sizeof path, "%s", test_temporary("window.gguf"));
-    const char *argv[] = {TEST_BUILD "/tests/random_model",
-                          "--family",
-                          "gemma3",
-                          "--dim",
-                          "64",
-                          "--hidden",
-                          "128",
-                          "--layers",
-                          "6",
-                          "--heads",
-                          "2",
-                          "--kv-heads",
-                          "1",
-                          "--head-dim",
-                          "32",
-                          "--vocab",
-                          "300",
-                          "--ctx",
-                          "4096",
-                          "--window",
-                          "8",
-                          "--type",
-                          "F32",
-                          path,
-                          NULL};
-    TestRun run = test_run(argv, NULL, 0);
-    CHECK(run.status == 0, "%s", run.err);
-    test_run_free(&run);
-    return path;
-}
-
 // `count` bytes that are a token each, from number `first` on of a text without an end.
 static void make_text(char *out, int first, int count) {
     for (int i = 0; i < count; i++)
@@ -93,7 +58,7 @@ static void check_beginning(const char *model, const char *beginning, int kept, 
 
 Test(ring_commands, a_saved_prompt_is_used_as_far_back_as_it_holds) {
     char text[1300];
-    const char *model = window_model();
+    const char *model = windowed_model();
     make_text(text, 0, 1200);
     check_beginning(model, text, 1200, false); // it goes on
     check_beginning(model, text, 1100, false);
@@ -117,7 +82,7 @@ static int answers_of(char out[8][600], const char *name) {
 // The second message is taken back as a whole, which is more than the ring has.
 Test(ring_commands, a_message_that_is_taken_back_behind_the_ring_is_answered_as_before) {
     char first[600], second[1000], line[1400], answers[8][600];
-    const char *model = window_model();
+    const char *model = windowed_model();
     make_text(first, 0, 500);
     strcat(first, "\n");
     make_text(second, 700, 900);
@@ -184,7 +149,7 @@ static void library_feed(Library *l, int first, float *wanted, bool compare) {
 Test(ring_commands, the_library_says_how_far_back_it_can_go) {
     float wanted[300];
     limpid_error error = {0};
-    const char *path = window_model();
+    const char *path = windowed_model();
     Library l = library_open(path, false), full = library_open(path, true);
     int lowest = LONG - 1 - (RING_ROWS - 8);
     library_feed(&full, 0, wanted, false);

@@ -112,20 +112,27 @@ Test(gdb_cache, shows_no_key_before_it_is_written) {
     test_run_free(&r);
 }
 
-// A window of 8 keeps 8 positions, and nothing says which rows of a tensor they are.
+// A ring of 528 positions keeps the newest, and nothing says which rows of a tensor they would be.
 Test(gdb_cache, a_layer_with_a_window_is_shown_by_its_heads) {
-    static const char *const COMMANDS[] = {"limpid tensor layers.1.keys"};
+    static const char *const COMMANDS[] = {"limpid tensor layers.1.keys", "limpid kv 1 0 75"};
     need_calls();
-    char line[700];
-    snprintf(line, sizeof line,
-             "%s --prompt-ids 5,6,7,8,9,10,11,12,13,14,15,16 --max-tokens 3 --ids -q",
-             test_reference_model("mistral-window8"));
-    TestRun r = debugger(test_text("limpid break q_rotated 1\nrun\nlimpid next q_rotated 1\n%s"
-                                   "limpid kv 1 0\n",
-                                   attempts(COMMANDS, 1)),
+    char text[601], line[700];
+    for (int i = 0; i < 600; i++)
+        text[i] = (char)('A' + i % 26);
+    test_write_file(test_temporary("letters"), text, 600);
+    snprintf(line, sizeof line, "%s -f %s --max-tokens 2 --ids -q", windowed_model(),
+             test_temporary("letters"));
+    // The prompt is two passes: 512 rows and 92, with 4 tokens in front of the text.
+    TestRun r = debugger(test_text("limpid break att_heads 1\nrun\nlimpid next att_heads 1\n%s"
+                                   "limpid tensor layers.5.keys\n",
+                                   attempts(COMMANDS, 2)),
                          line);
     check_good(&r);
-    check_prints(&r, "refused: layers.1.keys: this layer has a window, and keeps positions ");
+    check_prints(&r,
+                 "refused: layers.1.keys: this layer has a window, and keeps positions 76 .. 603: "
+                 "limpid kv 1 HEAD\n"
+                 "refused: position 75: this layer has a window, and keeps 76 .. 603\n");
+    check_prints(&r, "layers.5.keys (512, 1, 32) F16"); // without a window, of the first pass
     test_run_free(&r);
 }
 

@@ -49,6 +49,40 @@ const char *small_model(void) {
     return "weights/builtin.gguf";
 }
 
+const char *windowed_model(void) {
+    static char path[300];
+    snprintf(path, sizeof path, "%s", test_temporary("window.gguf"));
+    const char *argv[] = {TEST_BUILD "/tests/random_model",
+                          "--family",
+                          "gemma3",
+                          "--dim",
+                          "64",
+                          "--hidden",
+                          "128",
+                          "--layers",
+                          "6",
+                          "--heads",
+                          "2",
+                          "--kv-heads",
+                          "1",
+                          "--head-dim",
+                          "32",
+                          "--vocab",
+                          "300",
+                          "--ctx",
+                          "4096",
+                          "--window",
+                          "8",
+                          "--type",
+                          "F32",
+                          path,
+                          NULL};
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+    return path;
+}
+
 const char *public_model(void) {
     return test_data("stories260K/stories260K.gguf");
 }

@@ -23,8 +23,11 @@ TestRun program_job(const char *line, const TypedKeys *typed, size_t count, int 
 // Sends SIGINT as soon as `after` has appeared; `out` has standard output and standard error.
 TestRun program_interrupted(const char *line, const char *after);
 
-void need_builtin(void);        // skips the test where the program has no model of its own
-const char *small_model(void);  // the file of the built-in model; every clone has it
+void need_builtin(void);       // skips the test where the program has no model of its own
+const char *small_model(void); // the file of the built-in model; every clone has it
+// One of random weights with a window of 8 in 5 of 6 layers, whose rings have 528 positions: the
+// window, and 512 rows of a pass. A byte is a token. Made by tests/random_model.
+const char *windowed_model(void);
 const char *public_model(void); // stories260K.gguf; skips the test where it is absent
 
 void check_status(const TestRun *run, int wanted);
