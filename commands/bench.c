@@ -311,6 +311,11 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE, "--projections is a table of its own");
     if (!o->projections && option_given(o, OPTION_COST_TYPE))
         return error_set(error, ERROR_USAGE, "--type is of bench --projections");
+    bool rows = !o->projections && !o->attention && !o->no_cache;
+    if (rows && o->only == BENCH_DECODE && option_given(o, OPTION_PROMPT_LENGTHS))
+        return error_set(error, ERROR_USAGE, "--only decode has no rows of --pp");
+    if (rows && o->only == BENCH_PREFILL && option_given(o, OPTION_GEN))
+        return error_set(error, ERROR_USAGE, "--only prefill has no rows of --gen");
     return true;
 }
 

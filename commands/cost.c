@@ -178,10 +178,14 @@ static bool plan(CostRun *r, Error *error) {
     if (seq > config_longest_context(config) && !o->quiet && !o->measure) // which refuses it
         note("%" PRId64 " tokens: more than the model's context of %d", seq, config->max_seq_len);
     // Counts need no device: where there is none, its figures are unknown.
+    WorkCost token;
+    work_cost(&token, r->planned, &r->weights,
+              &(Work){.sequences = 1, .tokens = 1, .decode = true, .max_rows = 1});
     if (!o->savings && !o->sweep && !o->max_memory && !o->measure && !wants_ranks(o))
         r->machine = option_given(o, OPTION_RIDGE)
                          ? (Machine){.name = "--ridge", .ridge = o->ridge}
-                         : machine_open((MachineKind)o->machine, r->planned->device, r->dtype);
+                         : machine_open((MachineKind)o->machine, r->planned->device, r->dtype,
+                                        token.total.weight_bytes);
     return true;
 }
 

@@ -19,13 +19,15 @@ typedef enum MachineKind { // in the order of --machine
 
 typedef struct Machine {
     const char *name;
-    double read;  // bytes/s out of memory; 0: not known
+    double read;  // bytes/s; 0: not known
     double flops; // FLOP/s of products with weights; 0: not known
     double ridge; // FLOP per byte that was given in place of both; 0: none was
 } Machine;
 
-// `device` is measured, and nothing else uses it yet; `dtype` is the type of most weights.
-Machine machine_open(MachineKind kind, Device *device, DType dtype);
+// `device` is measured, and nothing else uses it yet: reading out of memory, or `weight_bytes`
+// again and again where that is faster, since caches hold them. `dtype` is the type of most
+// weights.
+Machine machine_open(MachineKind kind, Device *device, DType dtype, double weight_bytes);
 double machine_ridge(const Machine *machine); // FLOP per byte; 0: not known
 double machine_seconds(const Machine *machine, double flops, double bytes); // the least; 0: unknown
 bool memory_is_limit(const Machine *machine, double flops, double bytes);

@@ -34,10 +34,11 @@ static double measure_flops(Device *device, DType dtype) {
     return known(device_peak_rate(device, arithmetic.kind)) / fmax(arithmetic.products, 1);
 }
 
-Machine machine_open(MachineKind kind, Device *device, DType dtype) {
+Machine machine_open(MachineKind kind, Device *device, DType dtype, double weight_bytes) {
     Machine machine = MACHINES[kind];
     if (kind != MACHINE_MEASURED) return machine;
-    machine.read = known(device_read_rate(device, 0));
+    machine.read = fmax(known(device_read_rate(device, 0)),
+                        known(device_read_rate(device, (size_t)weight_bytes)));
     machine.flops = measure_flops(device, dtype);
     return machine;
 }

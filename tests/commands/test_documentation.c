@@ -45,6 +45,26 @@ Test(documentation, the_recorded_conversation_is_one_of_this_program) {
     check_shell(line);
 }
 
+// The lines of docs/prompts.md, answered: each answer but the header, whose options it cuts short,
+// and the digest stand there.
+Test(documentation, the_answers_of_prompts_are_those_of_this_program) {
+    static const char SCRIPT[] =
+        "d=%s; mkdir $d && sed -n '/^. cat prompts.jsonl/,/^. .\\/run/p' docs/prompts.md | "
+        "grep '^{' >$d/in && test $(wc -l <$d/in) = 4 && "
+        "{ $RUN $MODEL --prompts $d/in --out $d/out 2>$d/said || { cat $d/said; exit 1; }; } && "
+        "sed 1d $d/out >$d/lines && "
+        "while IFS= read -r line; do grep -qxF -- \"$line\" docs/prompts.md || "
+        "{ echo \"$line\"; exit 1; }; done <$d/lines && "
+        "grep -q \"$(grep -o 'digest [0-9a-f]*' $d/said)\\$\" docs/prompts.md";
+    char line[1200];
+    if (strcmp(TEST_BACKEND, "cpu") != 0) SKIP("other last bits");
+    snprintf(line, sizeof line, SCRIPT, test_temporary("answered"));
+    TestRun r = program_shell(line);
+    if (strstr(r.out, "without jansson")) SKIP("this build reads no JSON");
+    CHECK(r.status == 0, "%s%s", r.out, r.err);
+    test_run_free(&r);
+}
+
 Test(documentation, the_readme_has_at_most_200_lines) {
     check_shell("test $(wc -l <README.md) -le 200 || { wc -l README.md; exit 1; }");
 }

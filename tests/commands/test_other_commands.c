@@ -383,10 +383,14 @@ Test(other_commands, bench_json_has_the_figures_that_scripts_read) {
         rows++;
     CHECK_INT(rows, 2 * 2 * 2); // prefill and decode, depths, batches
     test_run_free(&r);
-    r = program("bench|%s|--csv|--no-limits|--pp|16|--gen|8|-r|1|--only|decode", small_model());
+    r = program("bench|%s|--csv|--no-limits|--gen|8|-r|1|--only|decode", small_model());
     CHECK(!strncmp(r.out, "kind,threads,length,", 20) && strstr(r.out, "\ndecode,"), "%s", r.out);
     CHECK(!strstr(r.out, "prefill"), "%s", r.out);
     test_run_free(&r);
+    r = program("bench|%s|--only|decode|--pp|16", small_model());
+    check_refused(&r, 2, "--only decode has no rows of --pp");
+    r = program("bench|%s|--only|prefill|--gen|8", small_model());
+    check_refused(&r, 2, "--only prefill has no rows of --gen");
 }
 
 Test(other_commands, help_and_version_go_to_stdout) {

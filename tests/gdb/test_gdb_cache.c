@@ -114,6 +114,7 @@ Test(gdb_cache, shows_no_key_before_it_is_written) {
 
 // A ring of 528 positions keeps the newest, and nothing says which rows of a tensor they would be.
 Test(gdb_cache, a_layer_with_a_window_is_shown_by_its_heads) {
+    if (TEST_EMULATED) SKIP("600 tokens take an emulator too long");
     static const char *const COMMANDS[] = {"limpid tensor layers.1.keys", "limpid kv 1 0 75"};
     need_calls();
     char text[601], line[700];
