@@ -19,8 +19,7 @@ BATCHES = (1, 2, 4, 8, 16)
 
 
 def bench(arguments, instructions, precision, more):
-    line = [RUN, "bench", arguments.model, "--precision", precision, "-j", str(arguments.threads), "-r", "1", "--json",
-            "--gen", str(arguments.tokens), *more]
+    line = [RUN, "bench", arguments.model, "--precision", precision, "-j", str(arguments.threads), "-r", "1", "--json", *more]
     result = subprocess.run(line, check=False, capture_output=True, env={**os.environ, "LIMPID_ISA": instructions})
     if result.returncode:
         sys.exit(result.stderr.decode())
@@ -30,7 +29,8 @@ def bench(arguments, instructions, precision, more):
 def measure(arguments, instructions, precision):
     """What one round gives: {batch: (tokens/s, share of the read rate, share of the prompt's arithmetic)}."""
     prompt = bench(arguments, instructions, precision, ["--only", "prefill", "--pp", "512"])["prefill"]
-    decode = bench(arguments, instructions, precision, ["--only", "decode", "--batch", ",".join(map(str, BATCHES))])
+    decode = bench(arguments, instructions, precision, ["--only", "decode", "--gen", str(arguments.tokens),
+                                                        "--batch", ",".join(map(str, BATCHES))])
     found = {row["batch"]: (row["tokens_per_second"], row["share_of_read"],
                             row["gflop_per_second"] / prompt["gflop_per_second"]) for row in decode["rows"]}
     return {**found, "prompt": (prompt["tokens_per_second"], None, prompt["share_of_peak"])}
