@@ -43,6 +43,8 @@ struct Checkpoint {
     GenerationDefaults generation; // initialised to "not given"
     TextSpan name;                 // general.name of a GGUF, as it is there
     TextSpan about[ABOUT_KEYS];    // in the arena, or in what is loaded of the file
+    TextSpan *keys; // (n_keys) of a GGUF, general.* and tokenizer.*: name, type and value as they
+    size_t n_keys;  // are in it
 };
 
 // The readers. The path is prefixed by the caller.

@@ -262,6 +262,49 @@ Test(convert_metadata, template_names_and_ids_go_along) {
     free(back);
 }
 
+static const char *text_under(const char *path, const char *key) {
+    size_t size;
+    char *file = test_read_file(path, &size);
+    const char *at = memmem(file, size, key, strlen(key)), *text = "none";
+    if (at) text = test_text("%.*s", (int)at[strlen(key) + 4], at + strlen(key) + 12);
+    free(file);
+    return text;
+}
+
+// What only other programs use stays in a GGUF; what is the file's own does not, nor do ids of
+// tokens that are others now.
+Test(convert_metadata, keys_of_other_programs_go_along) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.source.url", "here");
+    gguf_set_text(file, "tokenizer.chat_template.tool_use", "{{ tools }}");
+    gguf_set_u32(file, "tokenizer.ggml.fim_pre_token_id", 3);
+    gguf_set_u32(file, "general.alignment", 32);
+    gguf_set_u32(file, "llama.unheard.of", 3);
+    const char *from = strdup(conversion_gguf("keys.gguf", file));
+    const char *to = test_temporary("keys2.gguf");
+    convert("%s|%s|--type|f16", from, to);
+    CHECK_STRING(text_under(to, "general.source.url"), "here");
+    CHECK_STRING(text_under(to, "tokenizer.chat_template.tool_use"), "{{ tools }}");
+    CHECK(strcmp(text_under(to, "tokenizer.ggml.fim_pre_token_id"), "none"), "the id is lost");
+    CHECK_STRING(text_under(to, "general.alignment"), "none");
+    CHECK_STRING(text_under(to, "unheard.of"), "none");
+    checkpoint_close(open_converted(to)); // no key stands twice
+    const char *other = test_temporary("other tokens");
+    CHECK_INT(mkdir(other, 0700), 0);
+    hf_write(
+        other, "tokenizer.json",
+        "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+        "\"trim_offsets\":true,\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}");
+    TestRun r = program("convert|%s|%s|--force|-z|%s", from, to, other);
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.err);
+    test_run_free(&r);
+    CHECK_STRING(text_under(to, "general.source.url"), "here");
+    CHECK_STRING(text_under(to, "tokenizer.ggml.fim_pre_token_id"), "none");
+    CHECK_STRING(text_under(to, "tokenizer.chat_template.tool_use"), "none");
+    free((char *)from);
+}
+
 // llama2.c's file of tokens is one that limpid looks for in a directory.
 Test(convert_metadata, a_tokenizer_bin_goes_along) {
     char *from = strdup(directory_with("tokens", "\"pad_token_id\":0"));

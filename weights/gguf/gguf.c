@@ -138,13 +138,22 @@ static bool read_value(Bytes *in, GgufValue *value) {
     return !in->failed;
 }
 
+// What a conversion to GGUF takes along (keys.c).
+static bool is_kept(TextSpan name) {
+    return (name.length > 8 && !memcmp(name.text, "general.", 8)) ||
+           (name.length > 10 && !memcmp(name.text, "tokenizer.", 10));
+}
+
 // In the order of the file; names_index then sorts the entries and refuses a key that occurs twice.
 static bool read_keys(Gguf *g, Bytes *in, uint64_t n_keys, Error *error) {
     Arena *arena = &g->checkpoint->arena;
     NameEntry *entries = arena_alloc(arena, n_keys, sizeof *entries, error);
     g->values = arena_alloc(arena, n_keys, sizeof *g->values, error);
-    if (!entries || !g->values) return false;
+    Checkpoint *c = g->checkpoint;
+    c->keys = arena_alloc(arena, n_keys, sizeof *c->keys, error);
+    if (!entries || !g->values || !c->keys) return false;
     for (uint32_t i = 0; i < n_keys; i++) {
+        const char *start = (const char *)in->base + in->pos;
         entries[i].item = i;
         if (!read_name(in, "key", LIMIT_KEY_LENGTH, &entries[i].name)) return false;
         if (!read_value(in, &g->values[i])) {
@@ -153,6 +162,9 @@ static bool read_keys(Gguf *g, Bytes *in, uint64_t n_keys, Error *error) {
                 error, escape_bytes(key, sizeof key, entries[i].name.text, entries[i].name.length));
             return false;
         }
+        if (is_kept(entries[i].name))
+            c->keys[c->n_keys++] =
+                (TextSpan){start, (size_t)((const char *)in->base + in->pos - start)};
     }
     return names_index(&g->keys, entries, (size_t)n_keys, "key", error);
 }

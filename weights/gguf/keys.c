@@ -422,6 +422,20 @@ static bool put_vocabulary(const Put *p, const Vocabulary *v) {
     return true;
 }
 
+// Keys that only others use: ids for fill-in-the-middle, more chat templates, sources. Those of
+// another vocabulary than the file's would be ids of other tokens.
+static void put_others(const Put *p, const Checkpoint *from, bool same_tokens) {
+    static const char *const OF_THE_FILE[] = {"general.alignment", "general.quantization_version"};
+    for (size_t i = 0; i < from->n_keys; i++) {
+        const char *name = from->keys[i].text + 8;
+        size_t length = (size_t)load_u64((const uint8_t *)from->keys[i].text);
+        bool left_out = !same_tokens && *name == 't';
+        for (size_t j = 0; j < sizeof OF_THE_FILE / sizeof *OF_THE_FILE; j++)
+            left_out |= length == strlen(OF_THE_FILE[j]) && !memcmp(name, OF_THE_FILE[j], length);
+        if (!left_out) gguf_put_new(p->keys, from->keys[i]);
+    }
+}
+
 // Without a vocabulary the special ids are left out: they would index an absent list.
 bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocabulary,
                     TextSpan name, Error *error) {
@@ -432,7 +446,11 @@ bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocab
     put_general(&p, out, name);
     put_sizes(&p);
     if (!check_kinds(&p, out) || !put_scales(&p) || !put_windows(&p) || !put_rope(&p)) return false;
-    if (vocabulary->model) return put_vocabulary(&p, vocabulary);
-    gguf_put_text(keys, "tokenizer.ggml.model", (TextSpan){"none", 4});
+    if (!vocabulary->model)
+        gguf_put_text(keys, "tokenizer.ggml.model", (TextSpan){"none", 4});
+    else if (!put_vocabulary(&p, vocabulary))
+        return false;
+    put_others(&p, out->from,
+               vocabulary->model && vocabulary->tokens == out->from->vocabulary.tokens);
     return true;
 }

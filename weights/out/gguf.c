@@ -85,6 +85,13 @@ void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t 
         buffer_put(&keys->bytes, &(uint8_t){values[i]}, 1);
 }
 
+void gguf_put_new(GgufKeys *keys, TextSpan key) {
+    size_t name = 8 + (size_t)load_u64((const uint8_t *)key.text);
+    if (keys->bytes.size && memmem(keys->bytes.bytes, keys->bytes.size, key.text, name)) return;
+    buffer_put(&keys->bytes, key.text, key.length);
+    keys->count++;
+}
+
 // ---- the file ----
 
 // Where every tensor lies behind the header, each at a multiple of ALIGNMENT; *total with the

@@ -26,6 +26,9 @@ void gguf_put_texts(GgufKeys *keys, const char *key, const TextSpan *texts, size
 void gguf_put_f32s(GgufKeys *keys, const char *key, const float *values, size_t count);
 void gguf_put_types(GgufKeys *keys, const char *key, const uint8_t *types, size_t count); // i32
 void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t count);
+// A name, its length in front, with a type and a value, as they are in a GGUF that was checked;
+// unless there is a key of that name.
+void gguf_put_new(GgufKeys *keys, TextSpan key);
 
 // Every key that the architecture of `out` needs to be this model again (weights/gguf/keys.c), and
 // the vocabulary, padded to the embedding's rows; `name`: general.name, length 0: none;
