@@ -280,8 +280,8 @@ Test(convert_metadata, keys_of_other_programs_go_along) {
     gguf_set_u32(file, "tokenizer.ggml.fim_pre_token_id", 3);
     gguf_set_u32(file, "general.alignment", 32);
     gguf_set_u32(file, "llama.unheard.of", 3);
-    const char *from = strdup(conversion_gguf("keys.gguf", file));
-    const char *to = test_temporary("keys2.gguf");
+    const char *from = strdup(conversion_gguf("carried.gguf", file));
+    const char *to = test_temporary("carried2.gguf");
     convert("%s|%s|--type|f16", from, to);
     CHECK_STRING(text_under(to, "general.source.url"), "here");
     CHECK_STRING(text_under(to, "tokenizer.chat_template.tool_use"), "{{ tools }}");

@@ -401,7 +401,8 @@ static bool explain_file(const Folder *folder, Error *error) {
     if (!file_exists(&config, folder, "config.json", error)) return false;
     if (config) return true;
     if (!safetensors_open(&file, folder->checkpoint->path, error)) return false;
-    bool trace = safetensors_find(&file, "input_ids");
+    const SafetensorsTensor *ids = safetensors_find(&file, "input_ids");
+    bool trace = ids && !strcmp(ids->type->name, "I64"); // view shows no other
     safetensors_close(&file);
     return !trace ||
            error_set(error, ERROR_FILE, "a trace of a run, not a model: `run view FILE` shows it");
