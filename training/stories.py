@@ -6,6 +6,8 @@ Needs the standard library alone; `python3 -m doctest training/stories.py` runs 
                                            (VARIANT 0) or retold with other people and things
 """
 import glob
+import hashlib
+import os
 import random
 import re
 import sys
@@ -33,9 +35,24 @@ def tidy(story):
     return story if plain else None
 
 
+def stop(code, message):
+    print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def matching(pattern):
+    """The files that a pattern names; a file with brackets in its name is itself, no pattern.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(prefix="a [b]") as file:
+    ...     matching(file.name) == [file.name]
+    True
+    """
+    return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+
+
 def read_stories(pattern):
-    text = "".join(open(path, encoding="utf-8", errors="replace").read()
-                   for path in sorted(glob.glob(pattern)))
+    text = "".join(open(path, encoding="utf-8", errors="replace").read() for path in matching(pattern))
     stories = map(tidy, re.split(r"<\|endoftext\|>|<\|cut\|>", text))
     return [story for story in stories if story]
 
@@ -45,6 +62,21 @@ def hold_back(stories, seed):
     stories = list(stories)
     random.Random(seed).shuffle(stories)
     return stories[:HELD_BACK], stories[HELD_BACK:]
+
+
+def not_held_back(path, seed):
+    """Those of a file that are trained on; ends the program where there are none."""
+    try:
+        open(path, encoding="utf-8").close()
+    except OSError as error:
+        stop(4, f"cannot read {path}: {error.strerror}: give a text of stories, each followed by <|endoftext|>")
+    _, stories = hold_back(read_stories(path), seed)
+    return stories or stop(3, f"{path} has no more stories than the {HELD_BACK} that are held back: give a longer text")
+
+
+def digest(stories):
+    """Tells texts apart."""
+    return hashlib.sha256("\0".join(stories).encode()).hexdigest()
 
 
 def words(story):
@@ -257,13 +289,8 @@ def keep_good(told, known, others):
     return [story for story in keep_clean(told) if good(story)]
 
 
-def some(pattern):
-    stories = read_stories(pattern)
-    return stories or sys.exit(f"stories.py: there are no stories in {pattern}")
-
-
 def print_others(text, seed, variant):
-    _, stories = hold_back(some(text), int(seed))
+    stories = not_held_back(text, int(seed))
     others, generator = Others(stories), random.Random(int(variant))
     for story in stories:
         print(others.other(story, generator) if int(variant) else story, end="<|endoftext|>\n")

@@ -12,14 +12,14 @@ of people come from the first text, the known words from both.
 """
 import argparse
 import concurrent.futures
-import glob
+import contextlib
 import os
 import random
 import re
 import subprocess
 import sys
 
-from stories import HELD_BACK, SHORTEST, Others, all_words, hold_back, keep_good, read_stories, repeats, stutters, tidy
+from stories import SHORTEST, Others, all_words, keep_good, not_held_back, repeats, stop, stutters, tidy
 
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run")
 
@@ -78,10 +78,7 @@ class Judge:
     """The words, people and things of the stories of a text that are not held back."""
 
     def __init__(self, text, seed):
-        with open(text):  # read_stories takes a pattern, which may find nothing
-            _, stories = hold_back(read_stories(glob.escape(text)), seed)
-        if not stories:
-            sys.exit(f"tell_openings.py: there are no more stories than the {HELD_BACK} held back in {text}")
+        stories = not_held_back(text, seed)
         self.others, self.known = Others(stories), all_words(stories)
 
     def good(self, told):
@@ -113,18 +110,51 @@ def tell_all(model, chosen, args):
             raise
 
 
+@contextlib.contextmanager
+def written_whole(path):
+    """A file beside `path`, which replaces it at the end: where something fails, the old one stays.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "stories")
+    ...     with written_whole(path) as file:
+    ...         _ = file.write("old")
+    ...     with contextlib.suppress(ValueError), written_whole(path) as file:
+    ...         _ = file.write("new")
+    ...         raise ValueError
+    ...     open(path).read(), os.listdir(folder)
+    ('old', ['stories'])
+    """
+    # A device or a pipe cannot be replaced: it is written to as it is.
+    if not path or os.path.exists(path) and not os.path.isfile(path):
+        with open(path or os.devnull, "w", encoding="utf-8") as file:
+            yield file
+        return
+    path = os.path.realpath(path)
+    try:
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            yield file
+        os.replace(path + ".new", path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path + ".new")
+
+
 def main():
     args = parse_arguments()
     try:
-        judge, unseen = Judge(args.text, 1), read_unseen(args.unseen)
-        out = open(args.out or os.devnull, "w")
+        judge_all(args)
     except OSError as error:
-        sys.exit(f"tell_openings.py: {error.filename}: {error.strerror}")
+        stop(4, f"{error.filename or args.out or 'standard output'}: {error.strerror}")
+
+
+def judge_all(args):
+    judge, unseen = Judge(args.text, 1), read_unseen(args.unseen)
     judge.known |= all_words(unseen)
     chosen, length = openings(unseen, args.openings), 0
     if not chosen:
-        sys.exit(f"tell_openings.py: there are no openings in {args.unseen}")
-    with out:
+        stop(3, f"there are no openings in {args.unseen}: give a text of longer stories")
+    with written_whole(args.out) as out:
         for model in args.models or [None]:
             told = tell_all(model, chosen, args)
             length = max(length, sum(map(len, told)) // len(told))

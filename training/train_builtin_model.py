@@ -19,7 +19,8 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 --taught   the real stories, as they are and retold, with a large model's distribution at each token
            (training/teach_stories, arXiv 1503.02531): targets beside the text. In the last third of
            the run the text is the only target, which restores the style of the stories
---out      checkpoint.pt (an interrupted run continues from it), log.csv, and at the end model/:
+--out      checkpoint.pt (an interrupted run continues from it, with the same text, seed, --rows and shape),
+           tokenizer.sha256 (of what the tokenizer was made of), log.csv, and at the end model/:
            config.json, model.safetensors (transformers: NanoChatForCausalLM) and tokenizer.model
 
 In the last twelfth the model is also trained not to repeat itself, on stories of its own: a model that
@@ -44,6 +45,7 @@ import torch
 from safetensors.torch import save_file
 
 from own_text import OwnText
+from stories import digest
 from training_model import CAP, HEAD_DIM, THETA, Model
 from training_rows import BOS, EOS
 from training_text import CONTEXT, PLAN, SHORT, Text
@@ -140,7 +142,7 @@ class Run:
     """What a checkpoint holds: the model, the optimisers, and the progress of the run."""
 
     def __init__(self, args, shape):
-        self.args = args
+        self.args, self.shape = args, shape
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.dtype = getattr(torch, args.type) if args.type else faster_type(self.device)
         print(f"products in {self.dtype}", flush=True)
@@ -162,8 +164,11 @@ class Run:
 
     def load(self):
         saved = torch.load(self.path, map_location="cpu", weights_only=False)
-        if "own" not in saved:
-            sys.exit(f"{self.path}: of an older train_builtin_model.py, which trained otherwise; begin anew")
+        if "made_of" not in saved:
+            sys.exit(f"{self.path}: of an older train_builtin_model.py, which did not keep its text and seed; begin anew")
+        other = [f"--{name.replace('_', '-')}" for name, value in self.made_of().items() if saved["made_of"][name] != value]
+        if other:
+            sys.exit(f"{self.path}: a run with another {', '.join(other)}; give what it had, or another --out")
         if saved["texts"] != self.texts():
             sys.exit(f"{self.path}: a run with other texts; go on with {' '.join(saved['texts'])}")
         self.model.load_state_dict(saved["model"])
@@ -180,6 +185,10 @@ class Run:
             rows.load(*saved["rows"][name])
         print(f"goes on after step {self.step}", flush=True)
 
+    def made_of(self):
+        """What a run keeps to its end. With another text or seed, stories that are held back would have been trained on."""
+        return {"seed": self.args.seed, "text": digest(sorted(self.text.dev + self.text.real)), "rows": self.args.rows, **self.shape}
+
     def texts(self):
         return ["--" + name for name in ("told", "sampled", "taught") if getattr(self.args, name)]
 
@@ -188,7 +197,7 @@ class Run:
         torch.save({"model": self.model.state_dict(), "step": self.step, "seconds": self.elapsed(),
                     "optimizers": [o.state_dict() for o in self.optimizers],
                     "tokens": self.tokens, "mean_loss": self.mean_loss,
-                    "random": self.random, "texts": self.texts(), "rows": rows,
+                    "random": self.random, "made_of": self.made_of(), "texts": self.texts(), "rows": rows,
                     "own": (self.own.random, self.own.rate), "own_generator": self.own_generator.get_state(),
                     "torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
                    self.path + ".new")

@@ -46,6 +46,8 @@ def main():
     args = parser.parse_args()
     if os.path.exists(args.out):
         sys.exit(f"--out: {args.out} is there already")
+    if not os.path.isfile(args.text):
+        sys.exit(f"--text: there is no {args.text}")
     os.makedirs(args.out)
     torch.manual_seed(1)
     ids = read_ids(args.text, args.out)

@@ -1,11 +1,12 @@
 """Rows of tokens to train on, with the targets of each: the text's own token, and a teacher's distribution.
 
-Needs numpy alone; `python3 -m doctest training/training_rows.py` runs the examples.
+Needs numpy; `python3 -m doctest training/training_rows.py` runs the examples.
 """
-import glob
 import random
 
 import numpy as np
+
+from stories import matching
 
 UNK, BOS, EOS, SAMPLED = range(4)
 CHOICES = 12  # as in training/teach_stories.c
@@ -96,7 +97,7 @@ def read_taught(pattern, share, pieces):
     5 [5 5 9] [0.5 0.4 0.1]
     """
     stories = []
-    for path in sorted(glob.glob(pattern or "")):
+    for path in matching(pattern or ""):
         data, at = open(path, "rb").read(), 0
         while at < len(data):
             n = int(np.frombuffer(data, np.int32, 1, at)[0])

@@ -7,7 +7,7 @@ import numpy as np
 import sentencepiece
 
 from bpe_dropout import Splitter
-from stories import HELD_BACK, Others, all_words, hold_back, keep_clean, keep_good, read_stories
+from stories import HELD_BACK, Others, all_words, digest, hold_back, keep_clean, keep_good, read_stories
 from training_rows import BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught
 
 CONTEXT, SHORT = 512, 256
@@ -32,6 +32,22 @@ PLAN = Plan(warmup_steps=40, level_until=0.4, shares=((0.35, 0.65), (0.35, 0.35)
             short_until=0.5, taught_until=0.65, split_until=0.88, unlearn_from=0.92)
 
 
+def tokenizer_of(stories, out, vocab_size):
+    """That of a run which was interrupted, if it is of these stories, or a new one. Beside the model stands what it was made of."""
+    path, key = os.path.join(out, "model", "tokenizer.model"), os.path.join(out, "tokenizer.sha256")
+    made_of = f"{digest(stories)} {vocab_size}\n"
+    if not os.path.exists(path):
+        train_tokenizer(stories, path + ".new", vocab_size)
+        os.remove(path + ".new.vocab")
+        with open(key, "w", encoding="ascii") as file:
+            file.write(made_of)
+        os.replace(path + ".new.model", path)
+    elif not os.path.exists(key) or open(key, encoding="ascii").read() != made_of:
+        sys.exit(f"--out: {path} was made of another --text, --seed or --vocab, or by an older train_builtin_model.py: "
+                 "give what it had, or another --out")
+    return sentencepiece.SentencePieceProcessor(model_file=path)
+
+
 def train_tokenizer(stories, prefix, vocab_size):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(stories), model_prefix=prefix, model_type="bpe", vocab_size=vocab_size,
@@ -50,11 +66,7 @@ class Text:
         self.others = Others(self.real)
         sampled = keep_good(read_stories(args.sampled or ""), all_words(self.real), self.others)
         self.told = keep_clean(read_stories(args.told or ""))
-        path = os.path.join(args.out, "model", "tokenizer")
-        if not os.path.exists(path + ".model"):
-            train_tokenizer(self.real, path, args.vocab)
-            os.remove(path + ".vocab")
-        self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
+        self.pieces = tokenizer_of(self.real, args.out, args.vocab)
         self.splitter = Splitter(self.pieces)
         self.sampled = [untaught([SAMPLED] + ids) for ids in self.pieces.encode(sampled)]
         taught = read_taught(args.taught, TAUGHT_SHARE, self.pieces)

@@ -15,12 +15,13 @@ The length is --minutes of wall-clock time, at most one epoch.
 """
 import argparse
 import math
+import os
 import time
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from stories import hold_back, read_stories
+from stories import hold_back, not_held_back, read_stories, stop
 
 LENGTH = 512  # tokens of a row
 CHECKED = 16  # stories, of those held back
@@ -35,7 +36,10 @@ def parse_arguments():
     p.add_argument("--rate", type=float, default=3e-4)
     p.add_argument("--rows", type=int, default=4, help="of 512 tokens, in a step")
     p.add_argument("--seed", type=int, default=1, help="that of the training: the same stories are held back")
-    return p.parse_args()
+    args = p.parse_args()
+    if min(args.minutes, args.rows) <= 0:
+        p.error("--minutes and --rows: more than 0")
+    return args
 
 
 class Teller:
@@ -64,8 +68,22 @@ class Teller:
         return nats / math.log(2) / sum(map(len, stories))
 
 
+def check(args):
+    """What would else be missed until the model is loaded, or until it is trained."""
+    not_held_back(args.text, args.seed)
+    if not os.path.isfile(os.path.join(args.model, "config.json")):  # transformers would ask the network for it
+        stop(4, f"--model: {args.model} is no Hugging Face folder: ./run convert MODEL {args.model} --type bf16")
+    if os.path.exists(args.out) and (not os.path.isdir(args.out) or os.listdir(args.out)):
+        stop(2, f"--out: {args.out} is there already: give another folder")
+    try:
+        os.makedirs(args.out, exist_ok=True)
+    except OSError as error:
+        stop(4, f"--out: cannot make {args.out}: {error.strerror}")
+
+
 def main():
     args = parse_arguments()
+    check(args)
     teller = Teller(args.model)
     held_back, stories = hold_back(read_stories(args.text), args.seed)
     ids = torch.tensor([i for story in stories for i in teller.ids(story)])
@@ -74,6 +92,8 @@ def main():
     print(f"held-back stories {teller.bits_per_byte(held_back[:CHECKED]):.4f} bits per byte", flush=True)
     begun = time.monotonic()
     steps = len(rows) // args.rows
+    if not steps:
+        stop(3, f"--text: {len(rows)} rows of {LENGTH} tokens, and a step has {args.rows}: give a longer text, or a smaller --rows")
     for step in range(steps):
         done = max((time.monotonic() - begun) / 60 / args.minutes, step / steps)
         if done >= 1:

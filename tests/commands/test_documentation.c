@@ -24,6 +24,15 @@ Test(documentation, measured_tables_are_those_of_the_results) {
     check_shell("/usr/bin/python3 scripts/conversions --check");
 }
 
+// Before minutes of measuring, and before a page is written.
+Test(documentation, scripts_that_measure_refuse_wrong_arguments) {
+    check_shell("refused() { said=$(/usr/bin/python3 \"$@\" 2>&1); code=$?; "
+                "    [ $code = 2 ] || { echo \"$*: exit $code: $said\"; exit 1; }; }; "
+                "refused scripts/conversions --models builtin --types q9; "
+                "refused scripts/how_exact --only nosuch --out /dev/null; "
+                "refused scripts/bench_peers --publish --models stories260K --python false");
+}
+
 // The same keys, with the built-in model: docs/chat.md has the steps that the script takes today,
 // and each shows what it is about.
 Test(documentation, the_recorded_conversation_is_one_of_this_program) {

@@ -237,6 +237,18 @@ Test(signals, the_terminal_is_given_back_whatever_ends_a_chat) {
 
 // ---- the script that does it for hours ----
 
+// Without the library a fault would be counted and never happen.
+Test(signals, the_script_wants_the_library_of_faults) {
+    TestRun run = program_shell("dir=$(mktemp -d); mkdir $dir/tests; touch $dir/run; "
+                                "/usr/bin/python3 scripts/random_commands --build $dir; code=$?; "
+                                "rm -r $dir; exit $code");
+    if (run.status == 127) SKIP("no python3 on this machine");
+    check_status(&run, ERROR_IO);
+    CHECK(strstr(run.err, "random_commands: no ") && strstr(run.err, "/tests/faults.so"), "%s",
+          run.err);
+    test_run_free(&run);
+}
+
 // It prints how long Ctrl-C takes. A time under load says little, so of processor time, and with
 // room: that it is no matter of the work that is left, which is endless.
 Test(signals, the_script_finds_no_strange_end) {
