@@ -151,7 +151,7 @@ static bool open_gguf(Conversion *c, const Vocabulary *vocabulary, Error *error)
     if (gguf_put_model(&keys, &c->out, vocabulary, name, error) &&
         out_place_tensors(&c->place, &place, error))
         c->file = gguf_writer_open(&place, &keys, c->out.tensors, c->out.n, error);
-    buffer_free(&keys.bytes);
+    gguf_keys_free(&keys);
     return c->file;
 }
 

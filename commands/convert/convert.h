@@ -28,6 +28,7 @@ typedef struct OutPlace {
     OutPath directory; // of the other files, ends with '/'; "" for the current directory
     FileSet inputs;
     bool force;
+    bool takes_tokens;       // TOKENS_FILE is copied from the model's directory
     OutputDirectory set;     // OUT_FILE, OUT_DIRECTORY: all files together
     DirectoryWriter *writer; // into it
 } OutPlace;

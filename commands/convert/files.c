@@ -93,9 +93,12 @@ static const char *last_part(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-// OUT_FILE: `context` is the name of the file.
+// OUT_FILE: `context` is the OutPlace. A TOKENS_FILE that is not replaced may be of a .bin that
+// stays.
 static bool is_of_file(const char *name, const void *context) {
-    return !strcmp(name, context) || is_model_file(name);
+    const OutPlace *place = context;
+    return !strcmp(name, last_part(place->tensors)) || is_model_file(name) ||
+           (place->takes_tokens && !strcmp(name, TOKENS_FILE));
 }
 
 // OUT_DIRECTORY: with the shards that a model there may have had.
@@ -103,6 +106,19 @@ static bool is_of_directory(const char *name, const void *context) {
     bool shard = !strncmp(name, "model-", 6) && strstr(name, "-of-");
     return is_of_file(name, context) || !strcmp(name, INDEX) ||
            (shard && ends_with(name, ".safetensors"));
+}
+
+// Whether a directory of safetensors has a TOKENS_FILE that goes along. False: exit code 5.
+static bool find_tokens(OutPlace *place, const Options *o, Error *error) {
+    if (o->tokenizer || builtin_is_meant(o->model) ||
+        !(is_directory(o->model) || ends_with(o->model, ".safetensors")))
+        return true;
+    char *directory = model_directory(o->model, error);
+    char *path = directory ? text_print(error, "%s%s", directory, TOKENS_FILE) : NULL;
+    place->takes_tokens = path && !access(path, F_OK);
+    free(directory);
+    free(path);
+    return path;
 }
 
 // What output_directory_check and the writer need to know of the set.
@@ -113,7 +129,7 @@ static void find_set(OutPlace *place) {
         .inputs = &place->inputs,
         .force = place->force,
         .owns = place->kind == OUT_FILE ? is_of_file : is_of_directory,
-        .context = name,
+        .context = place,
         .set = name,
         .last = CONFIG,
     };
@@ -178,7 +194,7 @@ bool out_place_check(OutPlace *place, const Options *o, Error *error) {
     OutputFile file = {.path = place->tensors, .inputs = &place->inputs, .force = o->force};
     place->force = o->force;
     find_set(place);
-    if (!inputs_find(&place->inputs, o, error)) return false;
+    if (!find_tokens(place, o, error) || !inputs_find(&place->inputs, o, error)) return false;
     if (is_single(place)) return inputs_check(&file, o, error);
     Error problem = {0}; // before --force is named; whether it can be written is said below
     if (!o->force && !check_others(place, &problem) && problem.code == ERROR_USAGE)
@@ -263,6 +279,10 @@ static bool copy_files(const OutPlace *place, const Session *s, Error *error) {
         good = path && copy_file(place, path, name, error);
         free(path);
     }
+    char *tokens =
+        good && place->takes_tokens ? text_print(error, "%s%s", source, TOKENS_FILE) : NULL;
+    if (good && place->takes_tokens) good = tokens && copy_file(place, tokens, TOKENS_FILE, error);
+    free(tokens);
     free(source);
     return good;
 }

@@ -18,6 +18,8 @@ static const Machine MACHINES[] = {
 // Rows of activations that products are measured for: of a prompt.
 enum { ROWS = 64, COLS = 256 };
 
+static const double MOST_CACHED = 1 << 30; // bytes: no cache is larger
+
 // A backend that does not have a figure says so with NaN or 0.
 static double known(double rate) {
     return rate > 0 && isfinite(rate) ? rate : 0;
@@ -37,8 +39,9 @@ static double measure_flops(Device *device, DType dtype) {
 Machine machine_open(MachineKind kind, Device *device, DType dtype, double weight_bytes) {
     Machine machine = MACHINES[kind];
     if (kind != MACHINE_MEASURED) return machine;
-    machine.read = fmax(known(device_read_rate(device, 0)),
-                        known(device_read_rate(device, (size_t)weight_bytes)));
+    machine.read = known(device_read_rate(device, 0));
+    if (weight_bytes < MOST_CACHED)
+        machine.read = fmax(machine.read, known(device_read_rate(device, (size_t)weight_bytes)));
     machine.flops = measure_flops(device, dtype);
     return machine;
 }

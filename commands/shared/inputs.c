@@ -21,7 +21,6 @@ const char *const MODEL_FILES[] = {"config.json",
                                    "generation_config.json",
                                    "tokenizer.json",
                                    "tokenizer.model",
-                                   "tokenizer.bin",
                                    "tokenizer_config.json",
                                    "special_tokens_map.json",
                                    "added_tokens.json",
@@ -55,7 +54,7 @@ static bool add_model(FileSet *inputs, const char *path, Error *error) {
     if (!path || builtin_is_meant(path)) return true;
     if (!file_set_add(inputs, path, error)) return false;
     if (is_directory(path)) return file_set_add_entries(inputs, path, error);
-    bool good = true;
+    bool good = add_beside(inputs, path, TOKENS_FILE, error);
     for (size_t i = 0; good && MODEL_FILES[i]; i++)
         good = add_beside(inputs, path, MODEL_FILES[i], error);
     return good;
@@ -110,8 +109,8 @@ void sandbox_begin(const Options *o, CommandBit command) {
 
 // A name that a reader looks for in a model's directory.
 static bool is_looked_for(const char *name) {
-    return is_model_file(name) || !strcmp(name, "model.safetensors") ||
-           !strcmp(name, "model.safetensors.index.json");
+    return is_model_file(name) || !strcmp(name, TOKENS_FILE) ||
+           !strcmp(name, "model.safetensors") || !strcmp(name, "model.safetensors.index.json");
 }
 
 // *goes: `out` has a name that a reader looks for, in the directory of that model. False: exit code

@@ -13,13 +13,15 @@
 // The files of a model in its directory besides the tensors, ends with NULL.
 extern const char *const MODEL_FILES[];
 bool is_model_file(const char *name);
+// llama2.c's, which may also belong to a .bin in that directory.
+#define TOKENS_FILE "tokenizer.bin"
 
 // The directory that a model is read from, itself or that of its file, with the slash at its end;
 // "./" is the current one. The caller frees it. NULL: exit code 5.
 char *model_directory(const char *model, Error *error);
 
 // Adds every file that the options name, and those that go with it. A model that is a directory:
-// all that is in it. A model or tokenizer that is a file: MODEL_FILES in its
+// all that is in it. A model or tokenizer that is a file: MODEL_FILES and TOKENS_FILE in its
 // directory. Standard input. False: exit code 4 where one cannot be looked at, or 5.
 bool inputs_find(FileSet *inputs, const Options *options, Error *error);
 

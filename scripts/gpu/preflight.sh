@@ -94,14 +94,19 @@ choose_gpu() {
     gpu_id=${gpu_id%%,*}
 }
 
-smi() { timeout 20 nvidia-smi -i "$gpu_id" --query-gpu="$1" --format=csv,noheader,nounits 2>&1; } # WHAT,...
+smi() { # WHAT,...: a line, of the error where it fails
+    local said status
+    said=$(timeout 20 nvidia-smi -i "$gpu_id" --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null)
+    status=$?
+    head -n 1 <<<"$said"
+    return $status
+}
 
 # arch: as the Makefile wants it; empty: code for all GPUs that it knows.
 find_gpu() {
     local said
     choose_gpu
     if ! said=$(smi name,compute_cap,memory.total,driver_version); then
-        said=$(head -n 1 <<<"$said")
         lacking nvidia-smi "${said:-says nothing}" "code for every GPU is compiled, which takes minutes more; if the GPU does not open, load the driver again"
         return
     fi

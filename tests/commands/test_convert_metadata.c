@@ -9,6 +9,7 @@
 #include "tests/support/program.h"
 #include "tests/support/same_bits.h"
 #include "weights/checkpoint.h"
+#include "weights/gguf/gguf.h"
 
 #include <sys/stat.h>
 
@@ -262,11 +263,18 @@ Test(convert_metadata, template_names_and_ids_go_along) {
     free(back);
 }
 
+// The text under a key of a GGUF, "" for a number, "none" without the key. Behind a value that is
+// spelt like the key there is no number of a type, but the length of the next key.
 static const char *text_under(const char *path, const char *key) {
-    size_t size;
-    char *file = test_read_file(path, &size);
-    const char *at = memmem(file, size, key, strlen(key)), *text = "none";
-    if (at) text = test_text("%.*s", (int)at[strlen(key) + 4], at + strlen(key) + 12);
+    size_t size, length = strlen(key);
+    char *file = test_read_file(path, &size), *at = file;
+    const char *text = "none";
+    while ((at = memmem(at, size - (size_t)(at - file), key, length)) != NULL) {
+        at += length;
+        if (at[0] == GGUF_STRING) text = test_text("%.*s", (int)at[4], at + 12);
+        if (at[0] == GGUF_U32) text = "";
+        if (at[0] == GGUF_STRING || at[0] == GGUF_U32) break;
+    }
     free(file);
     return text;
 }
@@ -275,6 +283,7 @@ static const char *text_under(const char *path, const char *key) {
 // tokens that are others now.
 Test(convert_metadata, keys_of_other_programs_go_along) {
     GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.note", "general.source.url"); // spelt like a key
     gguf_set_text(file, "general.source.url", "here");
     gguf_set_text(file, "tokenizer.chat_template.tool_use", "{{ tools }}");
     gguf_set_u32(file, "tokenizer.ggml.fim_pre_token_id", 3);
@@ -284,8 +293,9 @@ Test(convert_metadata, keys_of_other_programs_go_along) {
     const char *to = test_temporary("carried2.gguf");
     convert("%s|%s|--type|f16", from, to);
     CHECK_STRING(text_under(to, "general.source.url"), "here");
+    CHECK_STRING(text_under(to, "general.note"), "general.source.url");
     CHECK_STRING(text_under(to, "tokenizer.chat_template.tool_use"), "{{ tools }}");
-    CHECK(strcmp(text_under(to, "tokenizer.ggml.fim_pre_token_id"), "none"), "the id is lost");
+    CHECK_STRING(text_under(to, "tokenizer.ggml.fim_pre_token_id"), "");
     CHECK_STRING(text_under(to, "general.alignment"), "none");
     CHECK_STRING(text_under(to, "unheard.of"), "none");
     checkpoint_close(open_converted(to)); // no key stands twice
@@ -315,6 +325,14 @@ Test(convert_metadata, a_tokenizer_bin_goes_along) {
     char *bytes = hf_read(to, "tokenizer.bin", &size);
     CHECK(size == 8 && !memcmp(bytes, "as it is", 8), "%zu bytes", size);
     free(bytes);
+    // One that the output has not may be that of a .bin, and stays.
+    char *without = strdup(directory_with("no tokens", "\"pad_token_id\":0"));
+    convert("%s|%s|--force", without, to);
+    bytes = hf_read(to, "tokenizer.bin", &size);
+    CHECK(size == 8 && !memcmp(bytes, "as it is", 8), "%zu bytes", size);
+    free(bytes);
+    free(without);
+    check_refused(&(TestRun[]){program("convert|%s|%s", from, to)}[0], 2, "is there already");
     free(from);
     free(to);
 }
@@ -347,14 +365,22 @@ Test(convert_metadata, sampling_defaults_go_along) {
 Test(convert_metadata, sampling_defaults_of_a_gguf_are_numbers_or_absent) {
     GgufFile *file = gguf_tiny_llama();
     gguf_set_f32(file, "general.sampling.temp", NAN);
-    gguf_set_f32(file, "general.sampling.top_p", -0.5f);
+    gguf_set_f32(file, "general.sampling.top_p", 7.0f);
     gguf_set_text(file, "general.sampling.min_p", "0.1");
-    gguf_set_u32(file, "general.sampling.top_k", 40);
-    Checkpoint *c = open_converted(conversion_gguf("sampled.gguf", file));
-    const GenerationDefaults *g = checkpoint_generation(c);
-    CHECK(g->temperature < 0 && g->top_p < 0 && g->min_p < 0 && g->top_k == 40.0f, "%g %g %g %g",
-          (double)g->temperature, (double)g->top_p, (double)g->min_p, (double)g->top_k);
-    checkpoint_close(c);
+    gguf_set_u32(file, "general.sampling.top_k", 0x80000000u);
+    char *gguf = strdup(conversion_gguf("sampled.gguf", file)), *hf = strdup(test_temporary("of1"));
+    convert("%s|%s", gguf, hf);
+    const char *const paths[] = {gguf, hf};
+    for (int i = 0; i < 2; i++) {
+        Checkpoint *c = open_converted(paths[i]);
+        const GenerationDefaults *g = checkpoint_generation(c);
+        CHECK(g->temperature < 0 && g->top_p < 0 && g->min_p < 0 && g->top_k == LIMIT_VOCAB,
+              "%g %g %g %g", (double)g->temperature, (double)g->top_p, (double)g->min_p,
+              (double)g->top_k);
+        checkpoint_close(c);
+    }
+    free(gguf);
+    free(hf);
 }
 
 // A GGUF names three ids that end a text. Where a model has more, one that is left out would let

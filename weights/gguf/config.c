@@ -193,6 +193,10 @@ static void read_generation(const Gguf *g) {
             memcpy((char *)&g->checkpoint->generation + GGUF_SAMPLING[i].offset, &number,
                    sizeof number);
     }
+    GenerationDefaults *d = &g->checkpoint->generation;
+    if (d->top_k > LIMIT_VOCAB) d->top_k = LIMIT_VOCAB; // all tokens
+    if (d->top_p > 1.0f) d->top_p = -1.0f;
+    if (d->min_p > 1.0f) d->min_p = -1.0f;
 }
 
 // eot and eom end a turn or a message. A GGUF often names only one end in eos_token_id, so

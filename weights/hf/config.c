@@ -327,5 +327,6 @@ bool hf_generation_read(Config *config, GenerationDefaults *defaults, const json
             return error_set(error, ERROR_FILE, "\"%s\": %g is negative", FIELDS[i].key,
                              (double)*field);
     }
+    if (defaults->top_k > LIMIT_VOCAB) defaults->top_k = LIMIT_VOCAB; // all tokens
     return read_eos(config, root, error);
 }

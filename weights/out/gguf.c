@@ -24,6 +24,7 @@ static void put_span(Buffer *b, const char *text, size_t length) {
 // Every value begins with its key and type; the number of keys is counted for the header.
 static void begin_value(GgufKeys *keys, const char *key, GgufType type) {
     keys->count++;
+    buffer_put(&keys->names, &keys->bytes.size, sizeof keys->bytes.size);
     put_span(&keys->bytes, key, strlen(key));
     buffer_u32(&keys->bytes, type);
 }
@@ -85,9 +86,20 @@ void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t 
         buffer_put(&keys->bytes, &(uint8_t){values[i]}, 1);
 }
 
+void gguf_keys_free(GgufKeys *keys) {
+    buffer_free(&keys->bytes);
+    buffer_free(&keys->names);
+}
+
 void gguf_put_new(GgufKeys *keys, TextSpan key) {
-    size_t name = 8 + (size_t)load_u64((const uint8_t *)key.text);
-    if (keys->bytes.size && memmem(keys->bytes.bytes, keys->bytes.size, key.text, name)) return;
+    size_t name = 8 + (size_t)load_u64((const uint8_t *)key.text), at;
+    if (keys->bytes.failed || keys->names.failed) return;
+    for (size_t i = 0; i < keys->names.size; i += sizeof at) {
+        memcpy(&at, (const char *)keys->names.bytes + i, sizeof at);
+        if (keys->bytes.size - at >= name &&
+            !memcmp((const char *)keys->bytes.bytes + at, key.text, name))
+            return;
+    }
     buffer_put(&keys->bytes, key.text, key.length);
     keys->count++;
 }
@@ -124,7 +136,7 @@ static void put_header(Buffer *b, const GgufKeys *keys, const TensorPlan *tensor
     buffer_u64(b, keys->count);
     buffer_put(b, keys->bytes.bytes, keys->bytes.size);
     // A buffer that ran out of memory says so in `failed`; one check at the end is enough.
-    b->failed |= keys->bytes.failed;
+    b->failed |= keys->bytes.failed || keys->names.failed;
     for (size_t i = 0; i < w->n; i++) {
         const TensorPlan *t = &tensors[i];
         put_span(b, t->name, strlen(t->name));

@@ -12,11 +12,14 @@
 #include "weights/out/write.h"
 
 typedef struct GgufKeys {
-    Buffer bytes; // buffer_free it
+    Buffer bytes;
+    Buffer names; // size_t each: where in `bytes` the name of a key begins, gguf_put_new's left out
     uint64_t count;
 } GgufKeys;
 
-// No key twice. Where memory runs out, bytes.failed says so.
+void gguf_keys_free(GgufKeys *keys);
+
+// No key twice. Where memory runs out, bytes.failed or names.failed says so.
 void gguf_put_u32(GgufKeys *keys, const char *key, uint32_t value);
 void gguf_put_i32(GgufKeys *keys, const char *key, int32_t value);
 void gguf_put_f32(GgufKeys *keys, const char *key, float value);
@@ -27,7 +30,7 @@ void gguf_put_f32s(GgufKeys *keys, const char *key, const float *values, size_t 
 void gguf_put_types(GgufKeys *keys, const char *key, const uint8_t *types, size_t count); // i32
 void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t count);
 // A name, its length in front, with a type and a value, as they are in a GGUF that was checked;
-// unless there is a key of that name.
+// unless another function has put one of that name.
 void gguf_put_new(GgufKeys *keys, TextSpan key);
 
 // Every key that the architecture of `out` needs to be this model again (weights/gguf/keys.c), and
