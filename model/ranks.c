@@ -157,13 +157,14 @@ static uint64_t matrix_mark(uint64_t mark, const Matrix *m) {
     return mark;
 }
 
-// The same number for the same file: its sizes, its norms, which every rank has read, and some
-// bytes of each matrix; all of a matrix is read only by the rank that has its layer. So another
-// quantisation of the model is noticed, and a copy that is damaged in a few places is not.
+// The same number for the same file: its configuration, its norms, which every rank has read, and
+// some bytes of each matrix; all of a matrix is read only by the rank that has its layer. So
+// another quantisation of the model is noticed, and a copy that is damaged in a few places is not.
 static uint64_t model_mark(const Config *c, const Weights *w) {
-    const int sizes[] = {c->dim,        c->hidden_dim, c->n_layers,   c->n_heads,
-                         c->n_kv_heads, c->head_dim,   c->vocab_size, c->max_seq_len};
-    uint64_t mark = fnv1a(FNV_START, sizes, sizeof sizes);
+    uint64_t lanes[8];
+    fnv1a_lanes_begin(lanes);
+    config_hash(lanes, c);
+    uint64_t mark = fnv1a_lanes_end(lanes);
     for (int l = 0; l < c->n_layers; l++)
         if (w->layers[l].ffn_norm)
             mark = fnv1a(mark, w->layers[l].ffn_norm, (size_t)c->dim * sizeof(float));

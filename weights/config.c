@@ -3,12 +3,16 @@
 // A reader fills Config with what its file says; config_finish decides, for every container,
 // whether those numbers make a model. After it, model/ and the backends divide, multiply and
 // allocate by them without checking them again. The second part of the file converts Llama 3's rope
-// scaling between its two forms.
+// scaling between its two forms, the last one tells configurations apart.
 #include "weights/config.h"
+
+#include "base/hash.h"
 
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 // What most models share, so that a reader sets only what its format says: 1e-5 and 10000 are
 // Llama's epsilon and RoPE's original theta (arXiv 2104.09864).
@@ -233,5 +237,45 @@ void rope_recognise_llama3(RopeConfig *rope, int rope_dim) {
         if (!divisors_match(&guess, rope->divisors, rope_dim)) continue;
         *rope = guess;
         return;
+    }
+}
+
+// ---- a hash ----
+
+// What a scaling leaves out is 0. Lists of factors count too.
+static void hash_rope(uint64_t lanes[8], const RopeConfig *r, int rope_dim) {
+    const float *const lists[] = {r->divisors, r->long_factor, r->short_factor};
+    char text[300];
+    int length =
+        snprintf(text, sizeof text, "%d %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %.9g %.9g %.9g %d %d",
+                 r->scaling, (double)r->theta, r->exponent_dim, (double)r->sign, (double)r->factor,
+                 (double)r->low_freq_factor, (double)r->high_freq_factor, (double)r->beta_fast,
+                 (double)r->beta_slow, (double)r->mscale, (double)r->mscale_all_dim,
+                 (double)r->attention_factor, r->no_truncate, r->original_max_seq_len);
+    fnv1a_lanes(lanes, text, (size_t)length);
+    for (int i = 0; i < 3; i++)
+        if (lists[i]) fnv1a_lanes(lanes, lists[i], (size_t)rope_dim / 2 * sizeof(float));
+}
+
+// As text, since a struct has padding.
+void config_hash(uint64_t lanes[8], const Config *c) {
+    char text[500];
+    int length = snprintf(
+        text, sizeof text, "%s %d %d %d %d %d %d %d %d %d %.9g %d %d %.9g %.9g %.9g", c->family,
+        c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab_size,
+        c->max_seq_len, c->rope_dim, (double)c->norm_eps, c->activation, c->position,
+        (double)c->embedding_scale, (double)c->attention_scale, (double)c->logit_softcap);
+    fnv1a_lanes(lanes, text, (size_t)length);
+    length = snprintf(text, sizeof text, "%.9g %.9g %.9g %d %.9g", (double)c->score_softcap,
+                      (double)c->residual_scale, (double)c->logit_divisor, c->parallel_residual,
+                      (double)c->rope.query_growth);
+    fnv1a_lanes(lanes, text, (size_t)length);
+    hash_rope(lanes, &c->rope, c->rope_dim);
+    hash_rope(lanes, &c->rope_local, c->rope_dim);
+    for (int l = 0; l < c->n_layers; l++) {
+        const LayerConfig *layer = &c->layers[l];
+        length = snprintf(text, sizeof text, "%d %d %d ", layer->window, layer->no_rope,
+                          layer->local_rope);
+        fnv1a_lanes(lanes, text, (size_t)length);
     }
 }

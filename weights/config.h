@@ -125,3 +125,6 @@ void rope_llama3_divisors(float *out, const RopeConfig *rope, int rope_dim);
 // have them, it becomes ROPE_LLAMA3 with these numbers, so that one model has the same frequencies
 // from both containers. Else it stays as it is. `theta` and the divisors are given.
 void rope_recognise_llama3(RopeConfig *rope, int rope_dim);
+
+// Adds all that the mathematics depends on to the lanes of a hash (base/hash.h).
+void config_hash(uint64_t lanes[8], const Config *config);

@@ -122,12 +122,24 @@ static void fill_in(Run *run) {
     o->given[OPTION_CONTEXT] = o->given[OPTION_SEED] = true;
 }
 
+// mpirun gives its standard input to one of its processes; srun gives it to all.
+static bool check_input(const Run *run, Error *error) {
+    const Shard *shard = &run->shard;
+    bool one_has_it = strstr(shard->source, "OMPI_") || strstr(shard->source, "PMI_");
+    if (shard->count == 1 || !one_has_it || strcmp(run->options.prompts, "-") != 0) return true;
+    return error_set(error, ERROR_USAGE,
+                     "--prompts -: mpirun gives standard input to one of its %d processes: name a "
+                     "file",
+                     shard->count);
+}
+
 static bool open_run(Run *run, Error *error) {
     Session *s = &run->session;
     const Options *o = &run->options;
     int n = 0;
     if (!sampling_check(o, error) || !shard_find(&run->shard, o, error) ||
-        !open_lines(run, error) || !session_open(s, o, error) || !session_check_context(s, error))
+        !check_input(run, error) || !open_lines(run, error) || !session_open(s, o, error) ||
+        !session_check_context(s, error))
         return false;
     fill_in(run);
     if (!session_open_grammar(s, error)) return false;

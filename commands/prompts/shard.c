@@ -16,6 +16,7 @@
 #include <string.h>
 
 enum { MOST_NUMBER = 1 << 22 }; // Slurm numbers the tasks of an array up to 4,000,000
+static const uint64_t SLURM_SPECIAL_STEP = 0xfffffffa; // of salloc's shell; other such steps follow
 
 // A number 0 .. MOST_NUMBER of the environment. *there: it is set. False: exit code 2.
 static bool read_variable(const char *name, int64_t *out, bool *there, Error *error) {
@@ -49,8 +50,11 @@ static bool read_rank(int64_t out[2], const char **source, Error *error) {
         {"PMI_RANK", "PMI_SIZE"},
         {"SLURM_PROCID", "SLURM_NTASKS"}};
     bool there = false;
-    // The script of a batch job is process 0 of the tasks that it has not started.
-    bool script = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
+    // The script of a batch job, and salloc's shell, is process 0 of tasks that it has not started.
+    const char *id = getenv("SLURM_STEP_ID");
+    uint64_t step = 0;
+    bool special = !id || (parse_unsigned(&step, id) && step >= SLURM_SPECIAL_STEP);
+    bool script = getenv("SLURM_JOB_ID") && special;
     // Processes that share the layers of a model are one.
     for (int i = 0; i < 3 - script && transport_count() == 1; i++) {
         if (!read_pair(PAIRS[i][0], PAIRS[i][1], out, &there, error)) return false;

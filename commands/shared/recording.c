@@ -67,44 +67,6 @@ bool recorded_if_given(OptionId id) {
 
 // ---- the model's digest ----
 
-// What a scaling leaves out is 0. Lists of factors count too.
-static void hash_rope(uint64_t lanes[8], const RopeConfig *r, int rope_dim) {
-    const float *const lists[] = {r->divisors, r->long_factor, r->short_factor};
-    char text[300];
-    int length =
-        snprintf(text, sizeof text, "%d %.9g %d %.9g %.9g %.9g %.9g %.9g %.9g %.9g %.9g %.9g %d %d",
-                 r->scaling, (double)r->theta, r->exponent_dim, (double)r->sign, (double)r->factor,
-                 (double)r->low_freq_factor, (double)r->high_freq_factor, (double)r->beta_fast,
-                 (double)r->beta_slow, (double)r->mscale, (double)r->mscale_all_dim,
-                 (double)r->attention_factor, r->no_truncate, r->original_max_seq_len);
-    fnv1a_lanes(lanes, text, (size_t)length);
-    for (int i = 0; i < 3; i++)
-        if (lists[i]) fnv1a_lanes(lanes, lists[i], (size_t)rope_dim / 2 * sizeof(float));
-}
-
-// As text, since a struct has padding.
-static void hash_config(uint64_t lanes[8], const Config *c) {
-    char text[500];
-    int length = snprintf(
-        text, sizeof text, "%s %d %d %d %d %d %d %d %d %d %.9g %d %d %.9g %.9g %.9g", c->family,
-        c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab_size,
-        c->max_seq_len, c->rope_dim, (double)c->norm_eps, c->activation, c->position,
-        (double)c->embedding_scale, (double)c->attention_scale, (double)c->logit_softcap);
-    fnv1a_lanes(lanes, text, (size_t)length);
-    length = snprintf(text, sizeof text, "%.9g %.9g %.9g %d %.9g", (double)c->score_softcap,
-                      (double)c->residual_scale, (double)c->logit_divisor, c->parallel_residual,
-                      (double)c->rope.query_growth);
-    fnv1a_lanes(lanes, text, (size_t)length);
-    hash_rope(lanes, &c->rope, c->rope_dim);
-    hash_rope(lanes, &c->rope_local, c->rope_dim);
-    for (int l = 0; l < c->n_layers; l++) {
-        const LayerConfig *layer = &c->layers[l];
-        length = snprintf(text, sizeof text, "%d %d %d ", layer->window, layer->no_rope,
-                          layer->local_rope);
-        fnv1a_lanes(lanes, text, (size_t)length);
-    }
-}
-
 // Name, type and shape come first, so that tensors cannot change places.
 static void hash_tensor(uint64_t lanes[8], const TensorPlan *t) {
     fnv1a_lanes(lanes, t->name, strlen(t->name));
@@ -121,7 +83,7 @@ bool model_digest(char out[FNV_HEX], const Session *s, Error *error) {
     Progress progress;
     progress_begin(&progress, "digest", s->options->quiet);
     fnv1a_lanes_begin(lanes);
-    hash_config(lanes, s->config);
+    config_hash(lanes, s->config);
     for (size_t i = 0; i < count; i++) {
         hash_tensor(lanes, &tensors[i]);
         progress_update(&progress, (double)(i + 1) / (double)count);

@@ -185,10 +185,12 @@ static void write_stage(void *context, const Model *model, const Stage *stage) {
 
 bool trace_check_size(const char *path, double bytes, double left, Error *error) {
     if (left < 0 || bytes <= left) return true;
-    bool small = bytes < 1e9;
-    error_set(error, ERROR_IO,
-              "the trace would take %.1f %s, the disk has %.1f left; --only NAME makes it smaller",
-              bytes / (small ? 1e6 : 1e9), small ? "MB" : "GB", left / (small ? 1e6 : 1e9));
+    double unit = bytes < 1e9 ? 1e6 : 1e9;
+    const char *name = bytes < 1e9 ? "MB" : "GB";
+    error_set(
+        error, ERROR_IO,
+        "the trace would take %.1f %s, the disk has %.1f %s left; --only NAME makes it smaller",
+        bytes / unit, name, left / unit, name);
     return error_prefix(error, path);
 }
 

@@ -89,6 +89,10 @@ Test(trace, more_than_the_disk_has_left_is_refused_with_both_sizes) {
     CHECK(!trace_check_size("t", 82.6e9, 72.1e9, &error) && error.code == ERROR_IO);
     CHECK_STRING(error.message, "t: the trace would take 82.6 GB, the disk has 72.1 GB left; "
                                 "--only NAME makes it smaller");
+    error = (Error){0};
+    CHECK(!trace_check_size("t", 1.25e6, 0.3e6, &error));
+    CHECK_STRING(error.message, "t: the trace would take 1.2 MB, the disk has 0.3 MB left; "
+                                "--only NAME makes it smaller");
 }
 
 Test(trace, has_the_values_of_transformers) {

@@ -146,6 +146,16 @@ Test(shards, one_process_is_no_shard) {
     check_environment("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", 0, 1);
     // the script of a batch job, before srun
     check_environment("SLURM_JOB_ID=9 SLURM_PROCID=0 SLURM_NTASKS=4", 0, 1);
+    // the shell of salloc, whose step is SLURM_INTERACTIVE_STEP of slurm.h
+    check_environment("SLURM_JOB_ID=9 SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_NTASKS=4", 0,
+                      1);
+}
+
+Test(shards, standard_input_of_mpirun_is_refused) {
+    TestRun run =
+        program_shell("echo '{\"prompt\":\"a\"}' | OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "
+                      "$RUN generate $MODEL --prompts - --out /nowhere/x");
+    check_refused(&run, 2, "mpirun gives standard input to one of its 2 processes");
 }
 
 Test(shards, an_option_comes_before_the_environment_and_the_choice_is_told) {

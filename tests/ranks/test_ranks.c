@@ -248,6 +248,30 @@ Test(ranks, tell_that_one_machine_has_another_quantisation) {
     }
 }
 
+// The same weights with another theta are another model.
+Test(ranks, tell_that_one_machine_has_another_configuration) {
+    char other[300], script[2000];
+    need_mpirun();
+    need_builtin();
+    snprintf(other, sizeof other, "%s", test_temporary("theta"));
+    TestRun run = program("convert|builtin|%s|-q", other);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+    snprintf(
+        script, sizeof script,
+        "cp -r %s %s.2 && sed -i 's/\"rope_theta\": [^,]*/\"rope_theta\": 123/' %s.2/config.json "
+        "&& grep -q '\"rope_theta\": 123,' %s.2/config.json",
+        other, other, other, other);
+    run = program_shell(script);
+    check_status(&run, 0);
+    test_run_free(&run);
+    snprintf(script, sizeof script,
+             MPIRUN "-n 2 sh -c 'm=%s; [ $OMPI_COMM_WORLD_RANK = 1 ] && m=$m.2; "
+                    "exec '$RUN' $m -i Once -q; rm -r %s.2' </dev/null",
+             other, other);
+    check_ended(script, 6, "rank 1: another model than that of rank 0");
+}
+
 Test(ranks, tell_a_wrong_command_line_once) {
     need_mpirun();
     need_builtin();
