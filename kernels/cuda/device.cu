@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // ---- failures ----
 
@@ -169,10 +168,9 @@ static bool find_code(Device *device, const cudaDeviceProp *p) {
     return true;
 }
 
-// Where the device files are there, the driver is loaded. WSL has another one.
 void device_prepare(void) {
     int count;
-    if (!access("/dev/nvidia-uvm", F_OK) || !access("/dev/dxg", F_OK)) return;
+    if (driver_is_ready()) return;
     (void)cudaGetDeviceCount(&count);
     (void)cudaGetLastError();
 }

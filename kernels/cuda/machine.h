@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WARP = 32 };
 #define ALL_LANES 0xffffffffu
@@ -238,6 +239,11 @@ static inline void *library_symbol(void *library, const char *name) {
 }
 static inline void library_close(void *library) {
     dlclose(library);
+}
+
+// Whether the driver has made its device files (Linux), or is another one that needs none (WSL).
+static inline bool driver_is_ready() {
+    return !access("/dev/nvidia-uvm", F_OK) || !access("/dev/dxg", F_OK);
 }
 
 // ---- over the 32 lanes of a warp, every lane has the result; butterflies, so the order is fixed

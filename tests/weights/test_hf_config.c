@@ -366,7 +366,7 @@ static const Bad BAD[] = {
     {LLAMA("\"num_key_value_heads\":0,"), "\"num_key_value_heads\": wanted 1"},
     {LLAMA("\"rms_norm_eps\":1e999,"), "invalid JSON"},
     {LLAMA("\"rms_norm_eps\":\"1e-5\","), "\"rms_norm_eps\": wanted a number, got a string"},
-    {LLAMA("\"hidden_act\":\"gelu_fast\","), "unknown activation \"gelu_fast\""},
+    {LLAMA("\"hidden_act\":\"gelu_quick\","), "unknown activation \"gelu_quick\""},
     {LLAMA("\"hidden_size\":64,"), "invalid JSON"}, // twice
     {LLAMA("\"eos_token_id\":\"2\","), "\"eos_token_id\": wanted an integer, got a string"},
     {LLAMA("\"eos_token_id\":[2,null],"), "\"eos_token_id\": wanted an integer, got null"},
@@ -1106,4 +1106,57 @@ Test(hf_config, a_wrapper_is_taken_for_the_model_inside) {
         "{\"model_type\":\"mistral3\",\"architectures\":"
         "[\"Mistral3ForConditionalGeneration\"],\"text_config\":{\"model_type\":\"mistral\"}}",
         "unsupported architecture \"Mistral3ForConditionalGeneration\"");
+}
+
+// As Devstral 2, GPT-NeoX-20B, DistilGPT-2, Polyglot and a Granite 4 that transformers saved have
+// them.
+Test(hf_config, odd_keys_of_published_files_are_read) {
+    Config c =
+        config_of(OF("ministral3", "\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":64,"
+                                   "\"mscale\":1.0,\"mscale_all_dim\":0.0,\"rope_theta\":5,"
+                                   "\"original_max_position_embeddings\":8},"));
+    CHECK(c.rope.mscale == 1 && c.rope.mscale_all_dim == 0 && c.rope.scaling == ROPE_YARN);
+    check_refused(OF("ministral3", "\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":64,"
+                                   "\"mscale_all_dim\":-1},"),
+                  "\"mscale_all_dim\": -1 is not positive");
+    c = config_of(OF("gpt_neox", "\"hidden_act\":\"gelu_fast\",\"hidden_dropout_prob\":0,"
+                                 "\"attention_probs_dropout_prob\":0,\"num_steps\":\"step\","));
+    CHECK_INT(c.activation, ACTIVATION_GELU_TANH); // FastGELUActivation
+    config_of(OF("llama", "\"_num_labels\":1,\"num_labels\":2,\"tf_legacy_loss\":false,"));
+    // No experts, of which each token gets two.
+    config_of(
+        OF("granitemoehybrid",
+           "\"shared_intermediate_size\":96,\"layer_types\":[\"attention\",\"attention\","
+           "\"attention\",\"attention\"],\"num_local_experts\":0,\"num_experts_per_tok\":2,"));
+    check_refused(OF("llama", "\"num_experts_per_tok\":2,"), "\"num_experts_per_tok\" is not");
+    check_refused(OF("granitemoehybrid", ""), "\"shared_intermediate_size\" is missing");
+}
+
+// Phi 3's class takes yarn for longrope, and knows no other kind.
+Test(hf_config, phi3_stretches_by_longrope_alone) {
+    Config c = config_of(OF("phi3", "\"rope_scaling\":{\"type\":\"yarn\","
+                                    "\"short_factor\":[1,1,1,1,1,1,1,1],"
+                                    "\"long_factor\":[2,2,2,2,2,2,2,2]},"));
+    CHECK_INT(c.rope.scaling, ROPE_LONGROPE);
+    check_refused(OF("phi3", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"),
+                  "Phi3ForCausalLM has longrope alone");
+}
+
+// In transformers 5 the wrapper says it, in older files the language model.
+Test(hf_config, a_wrapper_may_say_that_the_head_is_tied) {
+    static const char *const TIES[][2] = {{"\"tie_word_embeddings\":true,", ""},
+                                          {"", "\"tie_word_embeddings\":true,"},
+                                          {"\"tie_word_embeddings\":false,", ""}};
+    for (int i = 0; i < 3; i++) {
+        const char *text =
+            test_text("{\"model_type\":\"mistral3\",%s\"architectures\":["
+                      "\"Mistral3ForConditionalGeneration\"],"
+                      "\"text_config\":{%s\"model_type\":\"ministral3\",\"hidden_size\":64,"
+                      "\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+                      "\"vocab_size\":100,\"max_position_embeddings\":128}}",
+                      TIES[i][0], TIES[i][1]);
+        Read *read = read_text(text, strlen(text));
+        CHECK(read->good && read->flags.tied == (i < 2), "%d: %s", i, read->error.message);
+        drop(read);
+    }
 }

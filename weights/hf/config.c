@@ -48,7 +48,8 @@ static bool read_size(int *size, const json_t *text, const char *key, bool deriv
 // intermediate_size is an error.
 static bool derive_sizes(Config *config, const HfFamily *family, Error *error) {
     if (!config->hidden_dim && !family->gpt2_keys)
-        return error_set(error, ERROR_FILE, "\"intermediate_size\" is missing");
+        return error_set(error, ERROR_FILE, "\"%s\" is missing",
+                         family->hidden_key ? family->hidden_key : "intermediate_size");
     if (!config->hidden_dim) config->hidden_dim = 4 * config->dim;
     if (!config->n_kv_heads) config->n_kv_heads = config->n_heads;
     if (config->head_dim) return true;
@@ -81,17 +82,18 @@ static bool read_sizes(Config *config, const HfFamily *family, const json_t *tex
     return derive_sizes(config, family, error);
 }
 
-// transformers' names (ACT2FN in activations.py). "gelu_new" and "gelu_pytorch_tanh" are the same
-// function.
+// transformers' names (ACT2FN in activations.py). "gelu_new", "gelu_pytorch_tanh" and "gelu_fast"
+// are the same function.
 static bool read_activation(Config *config, const HfFamily *family, const json_t *text,
                             Error *error) {
     static const struct {
         const char *name;
         Activation activation;
     } NAMES[] = {
-        {"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU},
-        {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-        {"gelu", ACTIVATION_GELU_ERF},      {"relu2", ACTIVATION_RELU2},
+        {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
+        {"gelu_new", ACTIVATION_GELU_TANH},  {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU_ERF},
+        {"relu2", ACTIVATION_RELU2},
     };
     const char *name = family->activation;
     const char *key = family->activation_key ? family->activation_key : "hidden_act";
@@ -294,6 +296,7 @@ bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *a
         hf_keys_check(root, error) && hf_keys_check(text, error) &&
         read_sizes(config, family, text, error) &&
         json_read_float(text, eps_key, &config->norm_eps, error) &&
+        json_read_bool(root, "tie_word_embeddings", &flags->tied, error) &&
         json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&
         json_read_bool(text, "attention_bias", &bias, error) &&
         read_activation(config, family, text, error) && read_scales(config, family, text, error) &&

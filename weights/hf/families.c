@@ -63,7 +63,6 @@ static const HfFamily FAMILIES[] = {
      .eos_id = 2},
     {.model_type = "granitemoehybrid",
      .architecture = "GraniteMoeHybridForCausalLM",
-     .tied = true,
      .hidden_key = "shared_intermediate_size",
      .norm_eps = 1e-6f,
      .theta = 1e4f,

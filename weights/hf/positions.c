@@ -39,6 +39,15 @@ static bool read_rope_type(RopeConfig *rope, const json_t *dict, Error *error) {
     return error_set(error, ERROR_FILE, "\"rope_type\": unknown kind \"%s\"", name);
 }
 
+// Phi 3's class has longrope alone, and takes yarn, which an older version wrote, for it.
+static bool check_rope_type(RopeConfig *rope, const HfFamily *family, Error *error) {
+    if (strcmp(family->model_type, "phi3") != 0) return true;
+    if (rope->scaling == ROPE_YARN) rope->scaling = ROPE_LONGROPE;
+    return rope->scaling == ROPE_PLAIN || rope->scaling == ROPE_LONGROPE ||
+           error_set(error, ERROR_FILE, "\"rope_type\": %s has longrope alone",
+                     family->architecture);
+}
+
 static const char ORIGINAL[] = "original_max_position_embeddings";
 
 static bool check_original(int length, Error *error) {
@@ -56,7 +65,7 @@ static bool read_original(RopeConfig *rope, const json_t *object, Error *error) 
 }
 
 // A number that is absent or null leaves its field as it is: 0, "not given", or the family's theta.
-// One that is given has to be positive.
+// One that is given has to be positive; an mscale of 0 is none, as in transformers.
 static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error) {
     static const struct {
         const char *key;
@@ -77,7 +86,8 @@ static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error
         const json_t *value = json_object_get(dict, FIELDS[i].key);
         if (!value || json_is_null(value)) continue;
         if (!json_read_float(dict, FIELDS[i].key, field, error)) return false;
-        if (!(*field > 0))
+        bool may_be_off = !strncmp(FIELDS[i].key, "mscale", 6);
+        if (!(*field > 0) && !(may_be_off && *field == 0))
             return error_set(error, ERROR_FILE, "\"%s\": %g is not positive", FIELDS[i].key,
                              (double)*field);
     }
@@ -179,7 +189,8 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
 static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, const json_t *top,
                       const json_t *dict, Arena *arena, Error *error) {
     if (dict && (!hf_rope_keys_check(dict, error) || !read_rope_type(rope, dict, error) ||
-                 !read_rope_numbers(rope, dict, error) || !read_growth(rope, family, dict, error) ||
+                 !check_rope_type(rope, family, error) || !read_rope_numbers(rope, dict, error) ||
+                 !read_growth(rope, family, dict, error) ||
                  !read_alpha(rope, family, config->head_dim, dict, error)))
         return false;
     if (!read_original(rope, top, error) || !check_rope(rope, config, family, error)) return false;
