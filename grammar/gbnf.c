@@ -1,11 +1,11 @@
 // GBNF: text -> tree. The format: https://github.com/ggml-org/llama.cpp, grammars/README.md.
 //
-//     rules       name ::= choice, up to the end of the line; a later line that begins with | goes on
-//     choice      sequence | sequence ..      a line may end behind |
-//     sequence    item item ..                in a group over any number of lines
-//     item        "text" [a-z] [^a-z] . name (choice), behind it * + ? {m} {m,} {m,n}
+//     rules       name ::= choice, up to the end of the line; a later line that begins with | goes
+//     on choice      sequence | sequence ..      a line may end behind | sequence    item item ..
+//     in a group over any number of lines item        "text" [a-z] [^a-z] . name (choice), behind
+//     it * + ? {m} {m,} {m,n}
 //
-// Escapes in texts and classes: \n \r \t \\ \" \[ \] \xHH \uHHHH \UHHHHHHHH, a code point each.
+// Escapes in texts and classes: \n \r \t \\ \" \- \[ \] \xHH \uHHHH \UHHHHHHHH, a code point each.
 #include "base/hash.h"
 #include "grammar/internal.h"
 
@@ -111,6 +111,7 @@ static bool escape(Parser *p, uint32_t *out) {
     case 'U': return hex_digits(p, 8, out);
     case '\\':
     case '"':
+    case '-':
     case '[':
     case ']': *out = (uint32_t)c; return true;
     default: break;

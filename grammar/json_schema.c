@@ -130,12 +130,30 @@ static bool is_annotation(const char *keyword) {
     return !strncmp(keyword, "x-", 2) || is_one_of(keyword, ANNOTATIONS);
 }
 
+// Whether there is a "$ref" to a place in this file. An "$id" around it would make it mean another.
+static bool has_reference(const json_t *value) {
+    const char *key;
+    json_t *member;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (has_reference(json_array_get(value, i))) return true;
+    json_object_foreach((json_t *)(uintptr_t)value, key, member) {
+        const char *text = json_string_value(member);
+        if (text ? !strcmp(key, "$ref") && *text == '#' : has_reference(member)) return true;
+    }
+    return false;
+}
+
 // uniqueItems: false says nothing.
 static bool check_keywords(Conversion *c, const json_t *schema) {
     const char *keyword;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)schema, keyword, value) {
         bool says_nothing = !strcmp(keyword, "uniqueItems") && json_is_false(value);
+        const char *base = !strcmp(keyword, "$id") ? json_string_value(value) : NULL;
+        if (base && *base != '#' && schema != c->root && has_reference(schema))
+            return schema_fail(c,
+                               "\"$ref\" beside or below an \"$id\" that is not the file's is not "
+                               "supported");
         if (!says_nothing && !is_annotation(keyword) && !is_one_of(keyword, FOLLOWED))
             return schema_fail(c, "the keyword \"%.40s\" is not supported", keyword);
     }
@@ -158,8 +176,23 @@ static bool check_alone(Conversion *c, const json_t *schema, const char *only, c
 
 enum { N_TYPES = 7 }; // null boolean integer number string array object
 
+// With as few digits as give the same numbers again: 0.3 is not 0.29999999999999999. NULL: no
+// memory.
+static char *short_text(const json_t *value) {
+    char *text = NULL;
+    bool same = false;
+    for (size_t digits = 15; digits <= 17 && !same; digits++) {
+        free(text);
+        text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *again = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+        same = !text || json_equal(again, value);
+        json_decref(again);
+    }
+    return text;
+}
+
 static bool put_value(Conversion *c, const json_t *value) {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = short_text(value);
     if (!text) return error_set(c->error, ERROR_MEMORY, "no memory for a schema");
     put_literal(&c->out, text, strlen(text));
     free(text);

@@ -197,8 +197,27 @@ static bool read_bound(Conversion *c, const json_t *schema, const char *keyword,
     return true;
 }
 
+// OpenAPI's formats of integers; those with more digits than integers have here bound only the
+// sign.
+static void read_width(const json_t *schema, int64_t *low, int64_t *high) {
+    static const struct {
+        const char *name;
+        int64_t low, high;
+    } WIDTHS[] = {{"int8", INT8_MIN, INT8_MAX},    {"uint8", 0, UINT8_MAX},
+                  {"int16", INT16_MIN, INT16_MAX}, {"uint16", 0, UINT16_MAX},
+                  {"int32", INT32_MIN, INT32_MAX}, {"uint32", 0, UINT32_MAX},
+                  {"uint64", 0, LARGEST},          {"uint", 0, LARGEST}};
+    const char *format = json_string_value(json_object_get(schema, "format"));
+    for (size_t i = 0; format && i < sizeof WIDTHS / sizeof *WIDTHS; i++) {
+        if (strcmp(format, WIDTHS[i].name) != 0) continue;
+        *low = WIDTHS[i].low;
+        *high = WIDTHS[i].high;
+    }
+}
+
 bool put_integer(Conversion *c, const json_t *schema) {
     int64_t low = -LARGEST, high = LARGEST;
+    read_width(schema, &low, &high);
     if (!read_bound(c, schema, "minimum", 0, &low) ||
         !read_bound(c, schema, "exclusiveMinimum", 1, &low) ||
         !read_bound(c, schema, "maximum", 0, &high) ||

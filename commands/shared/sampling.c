@@ -89,6 +89,28 @@ static void note_dependent(const Options *o) {
     }
 }
 
+// A text is taken as it is, where llama.cpp reads escapes.
+static void note_escapes(const char *option, const TextList *texts) {
+    for (int i = 0; i < texts->count; i++) {
+        const char *at = strchr(texts->texts[i], '\\');
+        if (at && at[1] && strchr("nrt\"\\", at[1]))
+            note("%s %s: \\ and %c are two characters here; a shell writes a newline as $'\\n'",
+                 option, texts->texts[i], at[1]);
+    }
+}
+
+// What does something to the likeliest token in llama.cpp, or means another thing there.
+static void note_differences(const Options *o) {
+    static const OptionId RANDOM[] = {OPTION_XTC_PROBABILITY, OPTION_TYPICAL_P, OPTION_MIROSTAT};
+    const char *name = options_first_given(o, RANDOM, sizeof RANDOM / sizeof *RANDOM);
+    if (name && option_given(o, OPTION_TEMPERATURE) && o->temperature == 0)
+        note("--%s has no effect at temperature 0, which takes the likeliest token", name);
+    if (option_given(o, OPTION_REPEAT_LAST) && o->repeat_last == 0)
+        note("--repeat-last-n 0 is the whole context, not off: --repeat-penalty 1 is off");
+    note_escapes("--dry-sequence-breaker", &o->dry_breakers);
+    note_escapes("--stop", &o->stops);
+}
+
 void sampling_note(const Options *o) {
     static const OptionId CUTS[] = {OPTION_TOP_K, OPTION_TOP_P, OPTION_MIN_P, OPTION_TYPICAL_P,
                                     OPTION_XTC_PROBABILITY};
@@ -96,6 +118,7 @@ void sampling_note(const Options *o) {
     for (size_t i = 0; i < sizeof CUTS / sizeof *CUTS; i++)
         cuts = cuts || option_given(o, CUTS[i]);
     if (!o->quiet) note_dependent(o);
+    if (!o->quiet) note_differences(o);
     if (o->mirostat && cuts && !o->quiet)
         note("--mirostat 2 takes the place of --top-k, --top-p, --min-p, --typical-p and --xtc-*");
 }

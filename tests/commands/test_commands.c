@@ -266,6 +266,13 @@ Test(commands, options_for_another_one_that_is_off_are_noted) {
                 small_model());
     CHECK(!strstr(r.err, "has no effect"), "%s", r.err);
     test_run_free(&r);
+    r = program("%s|-i|ab|--max-tokens|0|-t|0|--typical-p|0.3|--repeat-last-n|0|--stop|\\n",
+                small_model());
+    CHECK(strstr(r.err, "--typical-p has no effect at temperature 0") &&
+              strstr(r.err, "--repeat-last-n 0 is the whole context") &&
+              strstr(r.err, "--stop \\n: \\ and n are two characters here"),
+          "%s", r.err);
+    test_run_free(&r);
 }
 
 Test(commands, help_answers_about_a_command) {

@@ -72,6 +72,15 @@ Test(gbnf, takes_what_the_guide_documents) {
     }
 }
 
+// Not in the guide: llama.cpp's parser has it, and its converter of schemas writes it.
+Test(gbnf, takes_a_dash_behind_a_backslash) {
+    Grammar *grammar = parse("root ::= [a\\-z]+ \"\\-\"");
+    bool complete;
+    CHECK(begins(grammar, "a-z-", &complete) && complete);
+    CHECK(!begins(grammar, "b-", &complete));
+    grammar_close(grammar);
+}
+
 static const char *const BAD[][2] = {
     {"", "wants a rule \"root\""},
     {"# nothing\n", "wants a rule \"root\""},

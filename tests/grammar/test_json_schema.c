@@ -281,6 +281,19 @@ static const struct {
     {"{\"type\":\"number\"}", "01", false},
     {"{\"type\":\"number\"}", "1e999", false},
     {"{\"type\":\"integer\"}", "-0", false},
+    {"{\"enum\":[0.1,0.3]}", "0.3", true}, // not 0.29999999999999999
+    {"{\"const\":[0.1,{\"a\":1e-7}]}", "[0.1,{\"a\":1e-7}]", true},
+    {"{\"const\":0.30000000000000004}", "0.30000000000000004", true}, // 0.1 + 0.2
+    {"{\"type\":\"integer\",\"format\":\"uint8\"}", "255", true},
+    {"{\"type\":\"integer\",\"format\":\"uint8\"}", "256", false},
+    {"{\"type\":\"integer\",\"format\":\"uint8\"}", "-1", false},
+    {"{\"type\":\"integer\",\"format\":\"int32\",\"minimum\":-3}", "2147483647", true},
+    {"{\"type\":\"integer\",\"format\":\"int32\",\"minimum\":-3}", "2147483648", false},
+    {"{\"type\":\"integer\",\"format\":\"int32\",\"minimum\":-3}", "-4", false},
+    {"{\"type\":\"integer\",\"format\":\"unix-time\"}", "-4", true},
+    {"{\"properties\":{\"a\":{\"$id\":\"#/properties/a\",\"$ref\":\"#/$defs/n\"}},\"required\":["
+     "\"a\"],\"$defs\":{\"n\":{\"$id\":\"http://x/n\",\"type\":\"null\"}}}",
+     "{\"a\":null}", true},
     {"{\"type\":\"integer\"}", "1.0", false},
     {"{\"type\":\"string\",\"format\":\"date\"}", "\"2024-02-28\"", true},
     {"{\"type\":\"string\",\"format\":\"date\"}", "\"2024-13-01\"", false},
@@ -368,6 +381,10 @@ static const char *const REFUSED[][2] = {
      "0 and 1 may both"},
     {"{\"allOf\":[{},{}]}", "\"allOf\" of more than one"},
     {"{\"$ref\":\"#/$defs/no\"}", "\"$ref\": there is no #/$defs/no"},
+    {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$id\":\"http://x/a\",\"items\":{\"$ref\":\"#/"
+     "$defs/b\"}}"
+     ",\"b\":{}}}",
+     "\"$ref\" beside or below an \"$id\" that is not the file's"},
     {"{\"$ref\":\"other.json\"}", "\"$ref\": there is no other.json in this file"},
     {"{\"items\":[{}]}", "\"items\": wanted a schema"},
     {"{\"items\":3}", "#/items: wanted a schema, got an integer"},

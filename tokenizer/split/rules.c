@@ -62,8 +62,8 @@ static const char *const patterns[N_PATTERNS] = {
 
 typedef struct NamedRule {
     const char *name;
-    bool alias_in_gguf;     // llama.cpp's name is aliases[0]; otherwise it is `name`
-    const char *aliases[8]; // other values of tokenizer.ggml.pre with this rule
+    bool alias_in_gguf;      // llama.cpp's name is aliases[0]; otherwise it is `name`
+    const char *aliases[14]; // other values of tokenizer.ggml.pre with this rule
     SplitRule rule;
 } NamedRule;
 
@@ -71,18 +71,19 @@ typedef struct NamedRule {
 static const NamedRule rules[] = {
     {"gpt2",
      true,
-     {"gpt-2", "phi-2", "jais", "exaone4", "granite-docling"},
+     {"gpt-2", "phi-2", "jais", "exaone4", "granite-docling", "mellum", "a.x-4.0", "gigachat",
+      "trillion", "jina-es", "jina-de"},
      {.passes = {GPT2}, .n_passes = 1}},
     // GPT-NeoX, of which Pythia, OLMo 1 and MPT are. Its tokenizer.json has NFC, llama.cpp does
     // not.
     {"olmo", false, {"mpt"}, {.passes = {GPT2}, .n_passes = 1, .nfc = true}},
     {"smollm",
      false,
-     {"starcoder", "refact", "command-r", "codeshell", "exaone"},
+     {"starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
      {.passes = {DIGIT, GPT2}, .n_passes = 2}},
     {"llama3",
      true,
-     {"llama-bpe", "llama-v3", "falcon3", "pixtral", "lfm2"},
+     {"llama-bpe", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
      {.passes = {LLAMA3}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
     {"dbrx", false, {"smaug-bpe"}, {.passes = {LLAMA3}, .n_passes = 1}},
     {"qwen2",
@@ -93,7 +94,7 @@ static const NamedRule rules[] = {
      false,
      {0},
      {.passes = {TEKKEN}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
-    {"gpt-4o", false, {0}, {.passes = {GPT4O}, .n_passes = 1}},
+    {"gpt-4o", false, {"llama4"}, {.passes = {GPT4O}, .n_passes = 1}},
     {"hunyuan-dense",
      false,
      {"deepseek-v3"},

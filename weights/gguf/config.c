@@ -47,6 +47,21 @@ static bool refuse_unsupported(const Gguf *g, Error *error) {
     return causal || gguf_fail(g, ".attention.causal", error, "is false: not a language model");
 }
 
+// Names that older versions of ollama's converter gave to numbers of the rope and of Ministral's
+// queries. Not read, they would be other numbers.
+static bool refuse_old_names(const Gguf *g, Error *error) {
+    static const char *const KEYS[] = {
+        ".rope.global.freq_base",       ".rope.local.freq_base",
+        ".rope.scaling_beta",           ".rope.scaling.mscale",
+        ".rope.scaling.mscale_all_dim", ".rope.scaling.beta_fast",
+        ".rope.scaling.beta_slow",      ".rope.scaling.extrapolation_factor"};
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
+        if (gguf_find(g, KEYS[i]))
+            return gguf_fail(g, KEYS[i], error,
+                             "is a name of older ollama converters: convert the original again");
+    return true;
+}
+
 // The number of layers first: the per-layer arrays are compared with it.
 static bool read_sizes(const Gguf *g, Config *c, Error *error) {
     uint32_t context = 0;
@@ -210,7 +225,7 @@ bool gguf_read_config(const Gguf *g, Error *error) {
     c->logit_softcap = gguf_scales(g->architecture).logit_cap;
     const char *eps = c->norm == NORM_LAYER ? ".attention.layer_norm_epsilon"
                                             : ".attention.layer_norm_rms_epsilon";
-    if (!refuse_unsupported(g, error) || !read_sizes(g, c, error) ||
+    if (!refuse_unsupported(g, error) || !refuse_old_names(g, error) || !read_sizes(g, c, error) ||
         !gguf_f32(g, eps, true, &c->norm_eps, error) ||
         !gguf_f32(g, ".attention.scale", false, &c->attention_scale, error) ||
         !gguf_f32(g, ".final_logit_softcapping", false, &c->logit_softcap, error) ||
