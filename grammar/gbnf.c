@@ -1,9 +1,9 @@
 // GBNF: text -> tree. The format: https://github.com/ggml-org/llama.cpp, grammars/README.md.
 //
-//     rules       name ::= choice, up to the end of the line; a later line that begins with | goes
-//     on choice      sequence | sequence ..      a line may end behind | sequence    item item ..
-//     in a group over any number of lines item        "text" [a-z] [^a-z] . name (choice), behind
-//     it * + ? {m} {m,} {m,n}
+//     rules       name ::= choice, up to the end of the line; a line that begins with | goes on
+//     choice      sequence | sequence ..      a line may end behind |
+//     sequence    item item ..                in a group over any number of lines
+//     item        "text" [a-z] [^a-z] . name (choice), behind it * + ? {m} {m,} {m,n}
 //
 // Escapes in texts and classes: \n \r \t \\ \" \- \[ \] \xHH \uHHHH \UHHHHHHHH, a code point each.
 #include "base/hash.h"

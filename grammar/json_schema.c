@@ -130,30 +130,39 @@ static bool is_annotation(const char *keyword) {
     return !strncmp(keyword, "x-", 2) || is_one_of(keyword, ANNOTATIONS);
 }
 
-// Whether there is a "$ref" to a place in this file. An "$id" around it would make it mean another.
+// Whether there is a "$ref" to a place in this file, in schemas and not in values.
 static bool has_reference(const json_t *value) {
+    static const char *const VALUES[] = {"const", "enum", "default", "examples", NULL};
     const char *key;
     json_t *member;
     for (size_t i = 0; i < json_array_size(value); i++)
         if (has_reference(json_array_get(value, i))) return true;
     json_object_foreach((json_t *)(uintptr_t)value, key, member) {
         const char *text = json_string_value(member);
+        if (is_one_of(key, VALUES)) continue;
         if (text ? !strcmp(key, "$ref") && *text == '#' : has_reference(member)) return true;
     }
     return false;
+}
+
+// Whether the schema has an "$id" by which a "$ref" below means a place in another file.
+static bool is_another_base(const Conversion *c, const json_t *schema) {
+    const char *base = json_string_value(json_object_get(schema, "$id"));
+    return base && *base && *base != '#' && schema != c->root && has_reference(schema);
+}
+
+static bool refuse_base(Conversion *c) {
+    return schema_fail(c, "\"$ref\" beside or below an \"$id\" that is not the file's is not "
+                          "supported");
 }
 
 // uniqueItems: false says nothing.
 static bool check_keywords(Conversion *c, const json_t *schema) {
     const char *keyword;
     json_t *value;
+    if (is_another_base(c, schema)) return refuse_base(c);
     json_object_foreach((json_t *)(uintptr_t)schema, keyword, value) {
         bool says_nothing = !strcmp(keyword, "uniqueItems") && json_is_false(value);
-        const char *base = !strcmp(keyword, "$id") ? json_string_value(value) : NULL;
-        if (base && *base != '#' && schema != c->root && has_reference(schema))
-            return schema_fail(c,
-                               "\"$ref\" beside or below an \"$id\" that is not the file's is not "
-                               "supported");
         if (!says_nothing && !is_annotation(keyword) && !is_one_of(keyword, FOLLOWED))
             return schema_fail(c, "the keyword \"%.40s\" is not supported", keyword);
     }
@@ -278,13 +287,16 @@ static size_t take_part(const char *at, char *out, size_t size) {
     return used;
 }
 
-// The value at "#/$defs/name"; NULL: there is none, or it is no place in this file.
-static const json_t *find_target(const Conversion *c, const char *reference) {
+// The value at "#/$defs/name"; NULL: there is none, or it is no place in this file. *other: the way
+// leads through a schema with a base of its own.
+static const json_t *find_target(const Conversion *c, const char *reference, bool *other) {
     const json_t *target = c->root;
+    *other = false;
     if (!reference || *reference != '#' || (reference[1] && reference[1] != '/')) return NULL;
     for (const char *at = reference + 1; target && *at == '/';) {
         char part[256];
         uint64_t index = 0;
+        *other |= is_another_base(c, target);
         at += 1 + take_part(at + 1, part, sizeof part);
         if (*at && *at != '/') return NULL; // longer than any name that is looked for
         size_t digits = decimal_take(part, strlen(part), &index);
@@ -301,16 +313,19 @@ const json_t *schema_behind(const Conversion *c, const json_t *schema, size_t *s
         ++*steps;
         if (!reference) return schema;
         *steps += json_string_length(reference) / 4;
-        schema = find_target(c, json_string_value(reference));
+        bool other;
+        schema = find_target(c, json_string_value(reference), &other);
     }
     return NULL;
 }
 
 static bool put_reference(Conversion *c, const json_t *schema) {
     const char *reference = json_string_value(json_object_get(schema, "$ref"));
-    const json_t *target = find_target(c, reference);
+    bool other;
+    const json_t *target = find_target(c, reference, &other);
     uint32_t rule;
     if (!check_alone(c, schema, "$ref", NULL)) return false;
+    if (target && other) return refuse_base(c);
     if (!target)
         return schema_fail(c, "\"$ref\": there is no %.80s in this file (as #/$defs/name is)",
                            reference ? reference : "text");

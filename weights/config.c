@@ -140,11 +140,16 @@ static bool check_rotation(Config *c, Error *error) {
     return check_rope(&c->rope, error) && (!local || check_rope(&c->rope_local, error));
 }
 
-// A layer without a scale of its own gets the model's, and the model's default is head_dim^-1/2
-// (arXiv 1706.03762, section 3.2.1). The square root is taken in double, then rounded once.
+// The model's scale of scores, whose default is head_dim^-1/2 (arXiv 1706.03762, section 3.2.1).
+// The square root is taken in double, then rounded once.
+static float usual_scale(const Config *c) {
+    return c->attention_scale != 0.0f ? c->attention_scale
+                                      : (float)(1.0 / sqrt((double)c->head_dim));
+}
+
+// A layer without a scale of its own gets the model's.
 static bool check_layers(Config *c, Error *error) {
-    float scale =
-        c->attention_scale != 0.0f ? c->attention_scale : (float)(1.0 / sqrt((double)c->head_dim));
+    float scale = usual_scale(c);
     for (int l = 0; l < c->n_layers; l++) {
         LayerConfig *layer = &c->layers[l];
         if (layer->attention_scale == 0.0f) layer->attention_scale = scale;
@@ -277,5 +282,8 @@ void config_hash(uint64_t lanes[8], const Config *c) {
         length = snprintf(text, sizeof text, "%d %d %d ", layer->window, layer->no_rope,
                           layer->local_rope);
         fnv1a_lanes(lanes, text, (size_t)length);
+        // Only where a layer has its own: digests of other models stay what they were.
+        if (layer->attention_scale != usual_scale(c))
+            fnv1a_lanes(lanes, &layer->attention_scale, sizeof layer->attention_scale);
     }
 }

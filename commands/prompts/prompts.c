@@ -122,15 +122,13 @@ static void fill_in(Run *run) {
     o->given[OPTION_CONTEXT] = o->given[OPTION_SEED] = true;
 }
 
-// mpirun gives its standard input to one of its processes; srun gives it to all.
 static bool check_input(const Run *run, Error *error) {
     const Shard *shard = &run->shard;
-    bool one_has_it = strstr(shard->source, "OMPI_") || strstr(shard->source, "PMI_");
-    if (shard->count == 1 || !one_has_it || strcmp(run->options.prompts, "-") != 0) return true;
+    if (shard->launched < 2 || strcmp(run->options.prompts, "-") != 0) return true;
     return error_set(error, ERROR_USAGE,
                      "--prompts -: mpirun gives standard input to one of its %d processes: name a "
                      "file",
-                     shard->count);
+                     shard->launched);
 }
 
 static bool open_run(Run *run, Error *error) {

@@ -154,7 +154,8 @@ SchedulerCounts scheduler_counts(const Scheduler *scheduler);
 
 typedef struct Shard {
     int index, count; // takes the lines index, index + count, ...
-    char source[96];  // for people: "--shard", or the variables of the environment
+    int launched;    // by mpirun or mpiexec, which give standard input to one of them; 0: by others
+    char source[96]; // for people: "--shard", or the variables of the environment
 } Shard;
 
 enum { MOST_SHARDS = 1 << 16 }; // merge has all their files open

@@ -42,8 +42,18 @@ static bool read_pair(const char *rank, const char *size, int64_t out[2], bool *
                      (int)out[1]);
 }
 
+// Whether srun says the same: it may set the variables of PMI too.
+static bool is_srun(const int64_t pair[2]) {
+    int64_t slurm[2];
+    Error ignored = {0};
+    bool there = false;
+    return read_pair("SLURM_PROCID", "SLURM_NTASKS", slurm, &there, &ignored) && there &&
+           slurm[0] == pair[0] && slurm[1] == pair[1];
+}
+
 // The rank in what started this process; out is {0, 1} where nothing says so.
-static bool read_rank(int64_t out[2], const char **source, Error *error) {
+static bool read_rank(int64_t out[2], const char **source, int *launched, Error *error) {
+    enum { OMPI, PMI, SLURM };
     static const char *const PAIRS[][2] = {
         // mpirun inside of a Slurm job comes first: its processes have the variables of both
         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
@@ -58,8 +68,9 @@ static bool read_rank(int64_t out[2], const char **source, Error *error) {
     // Processes that share the layers of a model are one.
     for (int i = 0; i < 3 - script && transport_count() == 1; i++) {
         if (!read_pair(PAIRS[i][0], PAIRS[i][1], out, &there, error)) return false;
-        if (!there) continue;
+        if (!there || (i == PMI && is_srun(out))) continue;
         *source = PAIRS[i][0];
+        *launched = i < SLURM ? (int)out[1] : 0;
         return true;
     }
     out[0] = 0;
@@ -96,7 +107,8 @@ static bool read_array(int64_t out[2], const char **source, Error *error) {
 static bool read_environment(Shard *shard, Error *error) {
     int64_t rank[2], array[2];
     const char *of_rank = NULL, *of_array = NULL;
-    if (!read_rank(rank, &of_rank, error) || !read_array(array, &of_array, error)) return false;
+    if (!read_rank(rank, &of_rank, &shard->launched, error) || !read_array(array, &of_array, error))
+        return false;
     int64_t count = rank[1] * array[1];
     if (count < 1 || count > MOST_SHARDS)
         return error_set(error, ERROR_USAGE, "%lld shards (at most %d)", (long long)count,
@@ -120,7 +132,7 @@ bool shard_find(Shard *shard, const Options *options, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "--shard: got \"%.40s\", wanted I/N with I from 0 to N - 1, N at most %d",
                          text, (int)MOST_SHARDS);
-    *shard = (Shard){(int)index, (int)count, "--shard"};
+    *shard = (Shard){.index = (int)index, .count = (int)count, .source = "--shard"};
     return true;
 }
 

@@ -92,22 +92,29 @@ static void note_dependent(const Options *o) {
 // A text is taken as it is, where llama.cpp reads escapes.
 static void note_escapes(const char *option, const TextList *texts) {
     for (int i = 0; i < texts->count; i++) {
-        const char *at = strchr(texts->texts[i], '\\');
-        if (at && at[1] && strchr("nrt\"\\", at[1]))
-            note("%s %s: \\ and %c are two characters here; a shell writes a newline as $'\\n'",
-                 option, texts->texts[i], at[1]);
+        const char *at = texts->texts[i];
+        while ((at = strchr(at, '\\')) && !(at[1] && strchr("nrt", at[1])))
+            at++;
+        if (at)
+            note("%s %s: \\ and %c are two characters here; a shell writes the one as $'\\%c'",
+                 option, texts->texts[i], at[1], at[1]);
     }
 }
 
-// What does something to the likeliest token in llama.cpp, or means another thing there.
+// What does something to the likeliest token in llama.cpp, or means another thing there. A line of
+// --prompts may have a temperature of its own.
 static void note_differences(const Options *o) {
-    static const OptionId RANDOM[] = {OPTION_XTC_PROBABILITY, OPTION_TYPICAL_P, OPTION_MIROSTAT};
-    const char *name = options_first_given(o, RANDOM, sizeof RANDOM / sizeof *RANDOM);
-    if (name && option_given(o, OPTION_TEMPERATURE) && o->temperature == 0)
+    const char *name = o->xtc_probability > 0 ? "xtc-probability"
+                       : o->typical_p < 1     ? "typical-p"
+                       : o->mirostat          ? "mirostat"
+                                              : NULL;
+    if (name && option_given(o, OPTION_TEMPERATURE) && o->temperature == 0 && !o->prompts)
         note("--%s has no effect at temperature 0, which takes the likeliest token", name);
-    if (option_given(o, OPTION_REPEAT_LAST) && o->repeat_last == 0)
-        note("--repeat-last-n 0 is the whole context, not off: --repeat-penalty 1 is off");
-    note_escapes("--dry-sequence-breaker", &o->dry_breakers);
+    bool penalised =
+        o->repeat_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
+    if (option_given(o, OPTION_REPEAT_LAST) && o->repeat_last == 0 && penalised)
+        note("--repeat-last-n 0 is the whole context, not off: without the penalties it is off");
+    if (o->dry_multiplier > 0) note_escapes("--dry-sequence-breaker", &o->dry_breakers);
     note_escapes("--stop", &o->stops);
 }
 

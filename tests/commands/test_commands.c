@@ -266,11 +266,22 @@ Test(commands, options_for_another_one_that_is_off_are_noted) {
                 small_model());
     CHECK(!strstr(r.err, "has no effect"), "%s", r.err);
     test_run_free(&r);
-    r = program("%s|-i|ab|--max-tokens|0|-t|0|--typical-p|0.3|--repeat-last-n|0|--stop|\\n",
+    r = program("%s|-i|ab|--max-tokens|0|-t|0|--typical-p|0.3|--repeat-last-n|0|--repeat-penalty|2|"
+                "--stop|\\d\\t",
                 small_model());
     CHECK(strstr(r.err, "--typical-p has no effect at temperature 0") &&
               strstr(r.err, "--repeat-last-n 0 is the whole context") &&
-              strstr(r.err, "--stop \\n: \\ and n are two characters here"),
+              strstr(r.err,
+                     "--stop \\d\\t: \\ and t are two characters here; a shell writes the one "
+                     "as $'\\t'"),
+          "%s", r.err);
+    test_run_free(&r);
+    r = program("%s|-i|ab|--max-tokens|0|-t|0|--mirostat|0|--xtc-probability|0|--repeat-last-n|0|"
+                "--dry-sequence-breaker|\\n|--stop|C:\\dir",
+                small_model());
+    CHECK(strstr(r.err, "--dry-sequence-breaker has no effect") &&
+              !strstr(r.err, "temperature 0") && !strstr(r.err, "whole context") &&
+              !strstr(r.err, "two characters"),
           "%s", r.err);
     test_run_free(&r);
 }

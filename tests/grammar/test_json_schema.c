@@ -281,6 +281,7 @@ static const struct {
     {"{\"type\":\"number\"}", "01", false},
     {"{\"type\":\"number\"}", "1e999", false},
     {"{\"type\":\"integer\"}", "-0", false},
+    {"{\"anyOf\":[{\"$id\":\"x\",\"const\":{\"$ref\":\"#/a\"}}]}", "{\"$ref\":\"#/a\"}", true},
     {"{\"enum\":[0.1,0.3]}", "0.3", true}, // not 0.29999999999999999
     {"{\"const\":[0.1,{\"a\":1e-7}]}", "[0.1,{\"a\":1e-7}]", true},
     {"{\"const\":0.30000000000000004}", "0.30000000000000004", true}, // 0.1 + 0.2
@@ -385,6 +386,10 @@ static const char *const REFUSED[][2] = {
      "$defs/b\"}}"
      ",\"b\":{}}}",
      "\"$ref\" beside or below an \"$id\" that is not the file's"},
+    {"{\"$ref\":\"#/$defs/a/properties/x\",\"$defs\":{\"a\":{\"$id\":\"http://x/"
+     "a\",\"properties\":{"
+     "\"x\":{\"$ref\":\"#/$defs/b\"}}},\"b\":{\"type\":\"boolean\"}}}",
+     "\"$ref\" beside or below an \"$id\""},
     {"{\"$ref\":\"other.json\"}", "\"$ref\": there is no other.json in this file"},
     {"{\"items\":[{}]}", "\"items\": wanted a schema"},
     {"{\"items\":3}", "#/items: wanted a schema, got an integer"},

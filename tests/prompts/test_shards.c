@@ -151,11 +151,28 @@ Test(shards, one_process_is_no_shard) {
                       1);
 }
 
+static TestRun with_input(const char *variables) {
+    return program_shell(
+        test_text("echo '{\"prompt\":\"a\"}' | %s $RUN generate $MODEL --prompts - "
+                  "--out %s --force --max-tokens 1",
+                  variables, test_temporary("of-input")));
+}
+
+// srun gives it to all of its processes, and sets PMI's variables too where it is asked to.
 Test(shards, standard_input_of_mpirun_is_refused) {
-    TestRun run =
-        program_shell("echo '{\"prompt\":\"a\"}' | OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "
-                      "$RUN generate $MODEL --prompts - --out /nowhere/x");
+    TestRun run = with_input("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2");
     check_refused(&run, 2, "mpirun gives standard input to one of its 2 processes");
+    run = with_input("PMI_RANK=1 PMI_SIZE=3");
+    check_refused(&run, 2, "mpirun gives standard input to one of its 3 processes");
+    run = with_input("PMI_RANK=1 PMI_SIZE=2 SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_PROCID=1 "
+                     "SLURM_NTASKS=2");
+    check_status(&run, 0);
+    CHECK(strstr(run.err, "shard 1 of 2 (SLURM_PROCID)"), "%s", run.err);
+    test_run_free(&run);
+    run = with_input("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 SLURM_ARRAY_TASK_ID=0 "
+                     "SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=0");
+    check_status(&run, 0);
+    test_run_free(&run);
 }
 
 Test(shards, an_option_comes_before_the_environment_and_the_choice_is_told) {

@@ -1140,6 +1140,8 @@ Test(hf_config, phi3_stretches_by_longrope_alone) {
     CHECK_INT(c.rope.scaling, ROPE_LONGROPE);
     check_refused(OF("phi3", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"),
                   "Phi3ForCausalLM has longrope alone");
+    check_refused(OF("phi3", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2},"),
+                  "Phi3ForCausalLM has longrope alone");
 }
 
 // In transformers 5 the wrapper says it, in older files the language model.

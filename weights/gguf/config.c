@@ -47,18 +47,29 @@ static bool refuse_unsupported(const Gguf *g, Error *error) {
     return causal || gguf_fail(g, ".attention.causal", error, "is false: not a language model");
 }
 
-// Names that older versions of ollama's converter gave to numbers of the rope and of Ministral's
-// queries. Not read, they would be other numbers.
+// Names that older converters (ollama's) gave to numbers of the rope and of Ministral's queries.
+// With them alone the model would run with other numbers.
 static bool refuse_old_names(const Gguf *g, Error *error) {
-    static const char *const KEYS[] = {
-        ".rope.global.freq_base",       ".rope.local.freq_base",
-        ".rope.scaling_beta",           ".rope.scaling.mscale",
-        ".rope.scaling.mscale_all_dim", ".rope.scaling.beta_fast",
-        ".rope.scaling.beta_slow",      ".rope.scaling.extrapolation_factor"};
+    static const struct {
+        const char *old, *now;
+        bool of_yarn;
+    } KEYS[] = {
+        {".rope.global.freq_base", ".rope.freq_base", false},
+        {".rope.local.freq_base", ".rope.freq_base_swa", false},
+        {".rope.scaling_beta", ".attention.temperature_scale", false},
+        {".rope.scaling.mscale_all_dim", ".rope.scaling.yarn_log_multiplier", true},
+        {".rope.scaling.beta_fast", ".rope.scaling.yarn_beta_fast", true},
+        {".rope.scaling.beta_slow", ".rope.scaling.yarn_beta_slow", true},
+        {".rope.scaling.extrapolation_factor", ".rope.scaling.yarn_ext_factor", true},
+    };
+    TextSpan type = {0};
+    if (!gguf_text(g, ".rope.scaling.type", false, &type, error)) return false;
+    bool yarn = type.length == 4 && !memcmp(type.text, "yarn", 4);
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
-        if (gguf_find(g, KEYS[i]))
-            return gguf_fail(g, KEYS[i], error,
-                             "is a name of older ollama converters: convert the original again");
+        if ((yarn || !KEYS[i].of_yarn) && gguf_find(g, KEYS[i].old) && !gguf_find(g, KEYS[i].now))
+            return gguf_fail(g, KEYS[i].old, error,
+                             "is an older name of %s%s: convert the original again",
+                             g->architecture, KEYS[i].now);
     return true;
 }
 

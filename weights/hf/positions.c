@@ -40,9 +40,11 @@ static bool read_rope_type(RopeConfig *rope, const json_t *dict, Error *error) {
 }
 
 // Phi 3's class has longrope alone, and takes yarn, which an older version wrote, for it.
-static bool check_rope_type(RopeConfig *rope, const HfFamily *family, Error *error) {
+static bool check_rope_type(RopeConfig *rope, const HfFamily *family, const json_t *dict,
+                            Error *error) {
     if (strcmp(family->model_type, "phi3") != 0) return true;
-    if (rope->scaling == ROPE_YARN) rope->scaling = ROPE_LONGROPE;
+    if (rope->scaling == ROPE_YARN && json_object_get(dict, "long_factor"))
+        rope->scaling = ROPE_LONGROPE;
     return rope->scaling == ROPE_PLAIN || rope->scaling == ROPE_LONGROPE ||
            error_set(error, ERROR_FILE, "\"rope_type\": %s has longrope alone",
                      family->architecture);
@@ -189,8 +191,8 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
 static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, const json_t *top,
                       const json_t *dict, Arena *arena, Error *error) {
     if (dict && (!hf_rope_keys_check(dict, error) || !read_rope_type(rope, dict, error) ||
-                 !check_rope_type(rope, family, error) || !read_rope_numbers(rope, dict, error) ||
-                 !read_growth(rope, family, dict, error) ||
+                 !check_rope_type(rope, family, dict, error) ||
+                 !read_rope_numbers(rope, dict, error) || !read_growth(rope, family, dict, error) ||
                  !read_alpha(rope, family, config->head_dim, dict, error)))
         return false;
     if (!read_original(rope, top, error) || !check_rope(rope, config, family, error)) return false;

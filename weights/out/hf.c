@@ -267,6 +267,9 @@ static bool put_rope(Writing *w) {
     if (c->position != POSITION_ROPE) return true;
     if (rope->divisors) return cannot(w, "the divisors of rope_freqs.weight");
     if (rope->query_growth != 0 && !w->family->query_growth) return cannot(w, "queries that grow");
+    if (!strcmp(w->family->model_type, "phi3") && rope->scaling != ROPE_PLAIN &&
+        rope->scaling != ROPE_LONGROPE)
+        return cannot(w, "a scaling of the rope other than longrope");
     put_float(&w->m, w->family->theta_key ? w->family->theta_key : "rope_theta", rope->theta);
     if (!put_rope_dim(w)) return false;
     if (rope->scaling == ROPE_LONGROPE)
