@@ -130,37 +130,10 @@ static bool is_annotation(const char *keyword) {
     return !strncmp(keyword, "x-", 2) || is_one_of(keyword, ANNOTATIONS);
 }
 
-// Whether there is a "$ref" to a place in this file, in schemas and not in values.
-static bool has_reference(const json_t *value) {
-    static const char *const VALUES[] = {"const", "enum", "default", "examples", NULL};
-    const char *key;
-    json_t *member;
-    for (size_t i = 0; i < json_array_size(value); i++)
-        if (has_reference(json_array_get(value, i))) return true;
-    json_object_foreach((json_t *)(uintptr_t)value, key, member) {
-        const char *text = json_string_value(member);
-        if (is_one_of(key, VALUES)) continue;
-        if (text ? !strcmp(key, "$ref") && *text == '#' : has_reference(member)) return true;
-    }
-    return false;
-}
-
-// Whether the schema has an "$id" by which a "$ref" below means a place in another file.
-static bool is_another_base(const Conversion *c, const json_t *schema) {
-    const char *base = json_string_value(json_object_get(schema, "$id"));
-    return base && *base && *base != '#' && schema != c->root && has_reference(schema);
-}
-
-static bool refuse_base(Conversion *c) {
-    return schema_fail(c, "\"$ref\" beside or below an \"$id\" that is not the file's is not "
-                          "supported");
-}
-
 // uniqueItems: false says nothing.
 static bool check_keywords(Conversion *c, const json_t *schema) {
     const char *keyword;
     json_t *value;
-    if (is_another_base(c, schema)) return refuse_base(c);
     json_object_foreach((json_t *)(uintptr_t)schema, keyword, value) {
         bool says_nothing = !strcmp(keyword, "uniqueItems") && json_is_false(value);
         if (!says_nothing && !is_annotation(keyword) && !is_one_of(keyword, FOLLOWED))
@@ -287,16 +260,13 @@ static size_t take_part(const char *at, char *out, size_t size) {
     return used;
 }
 
-// The value at "#/$defs/name"; NULL: there is none, or it is no place in this file. *other: the way
-// leads through a schema with a base of its own.
-static const json_t *find_target(const Conversion *c, const char *reference, bool *other) {
+// The value at "#/$defs/name"; NULL: there is none, or it is no place in this file.
+static const json_t *find_target(const Conversion *c, const char *reference) {
     const json_t *target = c->root;
-    *other = false;
     if (!reference || *reference != '#' || (reference[1] && reference[1] != '/')) return NULL;
     for (const char *at = reference + 1; target && *at == '/';) {
         char part[256];
         uint64_t index = 0;
-        *other |= is_another_base(c, target);
         at += 1 + take_part(at + 1, part, sizeof part);
         if (*at && *at != '/') return NULL; // longer than any name that is looked for
         size_t digits = decimal_take(part, strlen(part), &index);
@@ -313,19 +283,16 @@ const json_t *schema_behind(const Conversion *c, const json_t *schema, size_t *s
         ++*steps;
         if (!reference) return schema;
         *steps += json_string_length(reference) / 4;
-        bool other;
-        schema = find_target(c, json_string_value(reference), &other);
+        schema = find_target(c, json_string_value(reference));
     }
     return NULL;
 }
 
 static bool put_reference(Conversion *c, const json_t *schema) {
     const char *reference = json_string_value(json_object_get(schema, "$ref"));
-    bool other;
-    const json_t *target = find_target(c, reference, &other);
+    const json_t *target = find_target(c, reference);
     uint32_t rule;
     if (!check_alone(c, schema, "$ref", NULL)) return false;
-    if (target && other) return refuse_base(c);
     if (!target)
         return schema_fail(c, "\"$ref\": there is no %.80s in this file (as #/$defs/name is)",
                            reference ? reference : "text");
@@ -412,11 +379,32 @@ static bool put_schema(Conversion *c, const json_t *schema) {
     return put_types(c, schema);
 }
 
+// By an "$id" inside of the file a "$ref" to "#..." below it means a place in another one: refused,
+// wherever it stands but in values. *refers: there is such a "$ref".
+static bool check_bases(Conversion *c, const json_t *value, bool *refers) {
+    static const char *const VALUES[] = {"const", "enum", "default", "examples", NULL};
+    const char *key, *base = json_string_value(json_object_get(value, "$id"));
+    json_t *member;
+    bool below = false;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (!check_bases(c, json_array_get(value, i), &below)) return false;
+    json_object_foreach((json_t *)(uintptr_t)value, key, member) {
+        const char *text = json_string_value(member);
+        if (text && !strcmp(key, "$ref") && *text == '#') below = true;
+        if (!is_one_of(key, VALUES) && !check_bases(c, member, &below)) return false;
+    }
+    if (below && base && *base && *base != '#' && value != c->root)
+        return schema_fail(c, "\"$ref\" below the \"$id\" %.80s is not supported", base);
+    *refers |= below;
+    return true;
+}
+
 // Rules are written in the order in which they were first called, until no new one comes.
 static bool convert(Conversion *c) {
     uint32_t rule;
+    bool refers = false;
     c->path = "#";
-    if (!rule_of(c, c->root, "#", &rule)) return false;
+    if (!check_bases(c, c->root, &refers) || !rule_of(c, c->root, "#", &rule)) return false;
     buffer_print(&c->out, "root ::= r0\n%s", COMMON);
     for (; c->written < c->schemas.count; c->written++) {
         Subschema next = c->schemas.at[c->written];

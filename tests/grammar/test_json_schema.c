@@ -385,11 +385,11 @@ static const char *const REFUSED[][2] = {
     {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$id\":\"http://x/a\",\"items\":{\"$ref\":\"#/"
      "$defs/b\"}}"
      ",\"b\":{}}}",
-     "\"$ref\" beside or below an \"$id\" that is not the file's"},
+     "\"$ref\" below the \"$id\" http://x/a is not supported"},
     {"{\"$ref\":\"#/$defs/a/properties/x\",\"$defs\":{\"a\":{\"$id\":\"http://x/"
      "a\",\"properties\":{"
      "\"x\":{\"$ref\":\"#/$defs/b\"}}},\"b\":{\"type\":\"boolean\"}}}",
-     "\"$ref\" beside or below an \"$id\""},
+     "\"$ref\" below the \"$id\" http://x/a is not supported"},
     {"{\"$ref\":\"other.json\"}", "\"$ref\": there is no other.json in this file"},
     {"{\"items\":[{}]}", "\"items\": wanted a schema"},
     {"{\"items\":3}", "#/items: wanted a schema, got an integer"},
