@@ -4,7 +4,7 @@
 //   calibrate       a line each: name, value, unit, with tabs between
 //
 // All times are between two CUDA events around many repetitions, the least of five.
-#include "kernels/cuda/device.h"
+#include "scripts/gpu/launch.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,18 +12,14 @@
 
 enum { TIMES = 5, KERNELS = 200, BLOCKS_PER_PROCESSOR = 3, THREADS = 256 };
 
-static cudaStream_t stream;
 static cudaEvent_t begun, ended;
 static int processors;
-static bool programmatic; // launches, which GPUs have from sm_90 on
 
-static void must(cudaError_t error, const char *call) {
-    if (error == cudaSuccess) return;
+static void failed(cudaError_t error, const char *call) {
     fprintf(stderr, "calibrate: %.60s: %s (%d)\n", call, cudaGetErrorString(error), (int)error);
     fflush(stdout);
     _Exit(1);
 }
-#define MUST(call) must(call, #call)
 
 static void show(const char *name, double value, const char *unit) {
     printf("%s\t%.4g\t%s\n", name, value, unit);
@@ -43,21 +39,6 @@ template <class Work> static double least_time(Work work) {
         if (i == 1 || (i && (double)ms < least)) least = (double)ms;
     }
     return 1e3 * least;
-}
-
-template <class... Wanted, class... Given>
-static void run(bool overlaps, void (*kernel)(Wanted...), unsigned blocks, unsigned threads,
-                Given... arguments) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(threads);
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = overlaps && programmatic;
-    MUST(cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...));
 }
 
 // ---- an empty kernel: the gap between two ----
@@ -236,13 +217,8 @@ static void calibrate_reading(unsigned *never) {
 
 int main(void) {
     cudaDeviceProp properties;
-    MUST(cudaSetDevice(0));
-    MUST(cudaGetDeviceProperties(&properties, 0));
+    open_gpu(&properties);
     processors = properties.multiProcessorCount;
-    cudaError_t error;
-    programmatic = has_programmatic_launches(&properties, &error);
-    must(error, "cudaFuncGetAttributes");
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     MUST(cudaEventCreate(&begun));
     MUST(cudaEventCreate(&ended));
     unsigned *cells = nullptr;

@@ -6,15 +6,13 @@
 //   probes --open    opens the GPU as the program does: its description, or what is wrong and 6
 //
 // scripts/check_gpu builds it with nvcc, or for the emulator, and gives each a process of its own.
-#include "kernels/cuda/device.h"
+#include "scripts/gpu/launch.h"
 
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 
-static cudaStream_t stream;
 static const char *probe;
-static bool programmatic; // launches, which GPUs have from sm_90 on
 
 // ---- saying what is wrong ----
 
@@ -30,12 +28,11 @@ static void wrong(const char *format, ...) {
     _Exit(1);
 }
 
-static void must(cudaError_t error, const char *call) {
-    if (error != cudaSuccess) wrong("%.40s: %s (%d)", call, cudaGetErrorString(error), (int)error);
+static void failed(cudaError_t error, const char *call) {
+    wrong("%.40s: %s (%d)", call, cudaGetErrorString(error), (int)error);
 }
-#define MUST(call) must(call, #call)
 
-// ---- memory and launches ----
+// ---- memory ----
 
 template <class T> static T *device_array(size_t count) {
     void *memory = nullptr;
@@ -52,21 +49,6 @@ template <class T> static void to_device(T *to, const T *from, size_t count) {
 template <class T> static void to_host(T *to, const T *from, size_t count) {
     MUST(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToHost, stream));
     MUST(cudaStreamSynchronize(stream));
-}
-
-template <class... Wanted, class... Given>
-static void run(bool overlaps, void (*kernel)(Wanted...), dim3 grid, unsigned threads,
-                Given... arguments) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(threads);
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = overlaps && programmatic;
-    MUST(cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...));
 }
 
 // ---- half precision, by its definition ----
@@ -467,16 +449,6 @@ static const struct {
     {"matrices", probe_matrices},
 };
 
-static void open_gpu() {
-    cudaDeviceProp properties;
-    MUST(cudaSetDevice(0));
-    MUST(cudaGetDeviceProperties(&properties, 0));
-    cudaError_t error;
-    programmatic = has_programmatic_launches(&properties, &error);
-    must(error, "cudaFuncGetAttributes");
-    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-}
-
 static int open_device() {
     Device *device = device_open(0, PRECISION_A16);
     Error error = {ERROR_MEMORY, "no memory for a device"};
@@ -495,7 +467,8 @@ int main(int argc, char **argv) {
         if (argc == 2 && !strcmp(argv[1], "--list")) printf("%s\n", p.name);
         if (argc != 2 || strcmp(argv[1], p.name)) continue;
         probe = p.name;
-        open_gpu();
+        cudaDeviceProp properties;
+        open_gpu(&properties);
         p.run();
         MUST(cudaStreamSynchronize(stream));
         printf("%s right\n", p.name);
