@@ -276,8 +276,7 @@ static void add_warnings(Facts *f, const Session *s) {
     if (c->parallel_residual && c->activation == ACTIVATION_GELU_ERF)
         FACT(f, "note", "llama.cpp has the tanh form of GELU here; this is transformers' erf");
     add_yarn_note(f, &c->rope);
-    const Vocabulary *v = checkpoint_vocabulary(s->checkpoint);
-    if (s->tokenizer && !s->options->tokenizer && v->model && !v->pre && !strcmp(v->model, "gpt2"))
+    if (session_guesses_split(s))
         FACT(f, "warning",
              "the file does not say how text is split (tokenizer.ggml.pre): llama.cpp's default is "
              "used; a newer conversion says it");

@@ -41,6 +41,27 @@ static bool open_file(Session *s, Error *error) {
     return true;
 }
 
+bool session_guesses_split(const Session *s) {
+    const Vocabulary *v = checkpoint_vocabulary(s->checkpoint);
+    return s->tokenizer && !s->options->tokenizer && v->model && !v->pre &&
+           !strcmp(v->model, "gpt2");
+}
+
+// What is odd about the file.
+static void note_file(const Session *s) {
+    size_t unused = checkpoint_unused(s->checkpoint);
+    if (unused) {
+        const char *name = checkpoint_unused_name(s->checkpoint, 0);
+        char escaped[80];
+        note("%zu tensors of the file are not used, the first is %s", unused,
+             escape_bytes(escaped, sizeof escaped, name, strlen(name)));
+    }
+    if (session_guesses_split(s))
+        note(
+            "the file does not say how text is split (tokenizer.ggml.pre); llama.cpp's default may "
+            "be wrong for it");
+}
+
 bool session_open(Session *s, const Options *options, Error *error) {
     *s = (Session){.options = options, .started = seconds_now()};
     KeyPattern pattern;
@@ -48,13 +69,7 @@ bool session_open(Session *s, const Options *options, Error *error) {
         return false;
     if (!open_file(s, error)) return false;
     if (!interventions_open(&s->interventions, options, s->checkpoint, error)) return false;
-    size_t unused = checkpoint_unused(s->checkpoint);
-    if (unused && !options->quiet) {
-        const char *name = checkpoint_unused_name(s->checkpoint, 0);
-        char escaped[80];
-        note("%zu tensors of the file are not used, the first is %s", unused,
-             escape_bytes(escaped, sizeof escaped, name, strlen(name)));
-    }
+    if (!options->quiet) note_file(s);
     return true;
 }
 

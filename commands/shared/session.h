@@ -93,6 +93,10 @@ bool session_feed(Session *session, const int32_t *ids, size_t count, size_t *fe
 // Exit code 2 where -c asks for more positions than the model has.
 bool session_check_context(const Session *session, Error *error);
 
+// The file's byte-level BPE has no tokenizer.ggml.pre, which says how text is split: llama.cpp's
+// default is used.
+bool session_guesses_split(const Session *session);
+
 // Says that it is a chat model, where its file has a chat template: it continues a plain text
 // badly, which a beginner may take for a fault. Only to a person: a script's log does not need it.
 void session_hint_at_chat(const Session *session);

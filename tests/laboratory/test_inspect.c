@@ -107,6 +107,31 @@ Test(inspect, cuts_a_license_to_its_first_line) {
     test_run_free(&r);
 }
 
+// A note on standard error of every command that reads text by it; of inspect a line of the report.
+Test(inspect, says_that_a_file_does_not_say_how_text_is_split) {
+    static const char *const TOKENS[] = {"<unk>", "<s>", "</s>", "a", "b", "c", "ab", "d"};
+    static const int32_t TYPES[] = {3, 3, 3, 1, 1, 1, 1, 1};
+    static const char SPLIT[] = "does not say how text is split";
+    for (int says = 0; says < 2; says++) {
+        GgufFile *file = gguf_tiny_llama();
+        gguf_set_text(file, "tokenizer.ggml.model", "gpt2");
+        gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, 8);
+        gguf_set_array(file, "tokenizer.ggml.token_type", GGUF_I32, TYPES, 8);
+        gguf_set_strings(file, "tokenizer.ggml.merges", (const char *const[]){"a b"}, 1);
+        if (says) gguf_set_text(file, "tokenizer.ggml.pre", "smollm");
+        const char *path = written(file);
+        TestRun r = program("inspect|%s", path);
+        check_status(&r, 0);
+        CHECK((strstr(r.out, SPLIT) != NULL) == !says, "%s", r.out);
+        CHECK_STRING(r.err, "");
+        test_run_free(&r);
+        r = program("generate|%s|-i|a|-n|2|-t|0", path);
+        check_status(&r, 0);
+        CHECK((strstr(r.err, SPLIT) != NULL) == !says, "%s", r.err);
+        test_run_free(&r);
+    }
+}
+
 // ---- the table of a mix ----
 
 enum { MIXED = 40 };
