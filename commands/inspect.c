@@ -186,13 +186,11 @@ static bool report(const Session *s, const OutputFile *page, Error *error) {
 }
 
 bool inspect_command(const Options *o, Error *error) {
-    Options reported = *o;
-    reported.quiet = true; // its warnings are part of the report
     Session s = {0};
     FileSet inputs = {0};
     OutputFile page = {.path = o->html, .inputs = &inputs, .force = o->force};
     bool good = !o->html || (inputs_find(&inputs, o, error) && inputs_check(&page, o, error));
-    good = good && session_open(&s, &reported, error) && report(&s, &page, error);
+    good = good && session_open_quietly(&s, o, error) && report(&s, &page, error);
     session_close(&s);
     file_set_free(&inputs);
     return good;

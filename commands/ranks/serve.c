@@ -11,6 +11,7 @@
 #include "weights/checkpoint.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 static bool may_have_ranks(const Command *command) {
     return (command->bit & (FOR_GENERATE | FOR_PERPLEXITY | FOR_BENCH)) != 0;
@@ -53,12 +54,20 @@ bool ranks_started(void) {
     return transport_has_others();
 }
 
+// Nearly always rank 0 finds the same, tells it and ends with its code, by which mpirun ends this
+// process too. Where it has not, this rank alone was started with such words, and rank 0 is waiting
+// for it.
+static bool outlives_rank_0(void) {
+    struct timespec left = {.tv_sec = 3}; // machines start their processes at different times
+    return transport_count() == 1 && !nanosleep(&left, NULL);
+}
+
 // Before ranks_begin the number is not known but by the environment of Open MPI and PMI.
 bool ranks_tell(const Error *error) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank) rank = getenv("PMI_RANK");
     return has_work_of_its_own || error->code != ERROR_USAGE || !transport_has_others() || !rank ||
-           rank[0] == '0';
+           rank[0] == '0' || outlives_rank_0();
 }
 
 void ranks_end(const Error *error) {

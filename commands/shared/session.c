@@ -62,13 +62,17 @@ static void note_file(const Session *s) {
             "be wrong for it");
 }
 
-bool session_open(Session *s, const Options *options, Error *error) {
+bool session_open_quietly(Session *s, const Options *options, Error *error) {
     *s = (Session){.options = options, .started = seconds_now()};
     KeyPattern pattern;
     if (options->pattern && !attention_pattern_parse(&pattern, options->pattern, error))
         return false;
-    if (!open_file(s, error)) return false;
-    if (!interventions_open(&s->interventions, options, s->checkpoint, error)) return false;
+    return open_file(s, error) &&
+           interventions_open(&s->interventions, options, s->checkpoint, error);
+}
+
+bool session_open(Session *s, const Options *options, Error *error) {
+    if (!session_open_quietly(s, options, error)) return false;
     if (!options->quiet) note_file(s);
     return true;
 }

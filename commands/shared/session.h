@@ -41,6 +41,8 @@ typedef struct SessionModel {
 // Opens the model file that the options name, and its tokenizer where it has one. The tokenizer is
 // the one of -z, else the vocabulary inside the GGUF, else the files beside the weights.
 bool session_open(Session *session, const Options *options, Error *error);
+// Without notes about what is odd in the file: `inspect` has them in its report.
+bool session_open_quietly(Session *session, const Options *options, Error *error);
 // Exit code 3 (or what opening it said) where there is no tokenizer.
 bool session_need_tokenizer(const Session *session, Error *error);
 // Opens what --grammar or --json-schema names; nothing without them. False: exit code 2 (both

@@ -285,6 +285,14 @@ Test(ranks, tell_a_wrong_command_line_once) {
     check_ended(MPIRUN "-n 2 $RUN /nowhere/x.gguf -i a </dev/null", 4, "cannot open it");
 }
 
+// The others would wait for it.
+Test(ranks, tell_what_is_wrong_with_the_words_of_one) {
+    need_mpirun();
+    need_builtin();
+    check_ended(MPIRUN "-n 1 $RUN -i a : -n 1 $RUN -i a --bogus </dev/null", 2,
+                "unknown option --bogus");
+}
+
 // A process whose work is its own tells its errors itself, whatever rank it has.
 Test(ranks, tell_what_is_wrong_with_the_work_of_one) {
     static const char *const LINES[] = {
