@@ -181,6 +181,9 @@ SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked
         UNROLL(2)
         for (int g = 0; g < groups; g++) {
             I32x16 isum[MAX_BLOCK_ROWS];
+            UNROLL(8)
+            for (int t = 0; t < n; t++)
+                isum[t] = i32_set(0);
             for (int first = 0; first < 8 / groups; first += run, quads += run * n) {
                 ByteSums sums[MAX_BLOCK_ROWS];
                 UNROLL(8)
@@ -195,7 +198,7 @@ SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked
                 UNROLL(8)
                 for (int t = 0; t < n; t++) {
                     I32x16 total = byte_sums_i32(sums[t]);
-                    isum[t] = first ? i32_add(isum[t], total) : total;
+                    isum[t] = i32_add(isum[t], total);
                 }
             }
             // A shift multiplies.
