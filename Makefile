@@ -1,6 +1,7 @@
 # make                    build/cpu-release/run, linked to ./run
 # make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
-# make test               all tests; make check: the part that takes minutes
+# make test               what every change is to pass; make check: the part that takes minutes
+# make test-all           each test in every build that this machine can make
 # make fidelity           family x container x backend: how far each is off the reference
 # make exhaustive          conversions, functions and scale rules on all of their inputs
 # make core               libc alone: no libraries, GGUF and .bin files only; make aarch64: that, cross compiled
@@ -264,7 +265,7 @@ TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1 -g1)
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test check fidelity core aarch64 exhaustive debug install deb format clean programs tests list-tests fuzzers cubins always
+.PHONY: all lib examples run test test-all check fidelity core aarch64 exhaustive debug install deb format clean programs tests list-tests fuzzers cubins always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -552,6 +553,9 @@ exhaustive: $(EXHAUSTIVE)
 
 test:
 	bash scripts/run_tests
+
+test-all:
+	bash scripts/run_tests --all
 
 check:
 	bash scripts/run_tests --quick
