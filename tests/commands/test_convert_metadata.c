@@ -176,9 +176,10 @@ Test(convert_metadata, the_length_from_which_queries_grow_goes_along) {
 // any other member; Granite 4's class of both versions checks mamba_n_heads, whose default does
 // not divide 2 * 40.
 Test(convert_metadata, configurations_are_as_transformers_checks_them) {
+    const char *from = test_reference_model("phi3-longrope");
     char *to = strdup(test_temporary("phi3"));
     size_t size;
-    convert("%s|%s", test_reference_model("phi3-longrope"), to);
+    convert("%s|%s", from, to);
     char *config = hf_read(to, "config.json", &size), *at = strstr(config, "\"rope_scaling\"");
     CHECK(at, "%s", config);
     *(strchr(at, '}') + 1) = '\0';
@@ -189,7 +190,7 @@ Test(convert_metadata, configurations_are_as_transformers_checks_them) {
     for (const char *c = at; (c = strstr(c, "\": ")); c++)
         members++;
     CHECK_INT(members, 4); // rope_scaling itself is one
-    const char *paths[] = {test_reference_model("phi3-longrope"), to};
+    const char *paths[] = {from, to};
     check_same_bits(paths, 2, PRECISION_F32);
     free(config);
     convert("%s|%s|--force", test_reference_model("granitemoehybrid-dense"), to);

@@ -406,7 +406,8 @@ Test(library, a_listener_changes_what_it_says_it_has_changed) {
 
 static bool spoil(void *user, limpid_stage *stage) {
     (void)user;
-    stage->data[0] = NAN;
+    for (int i = 0; i < stage->n; i++) // a window may hide any of them from the last
+        stage->data[(size_t)i * (size_t)stage->shape[1]] = NAN;
     return true;
 }
 
@@ -430,7 +431,7 @@ Test(library, a_batch_that_is_not_finite_leaves_the_cache_as_it_was) {
 
 // More rows than the rings of its windows can take back: what limpid_length says is there.
 Test(library, a_long_batch_that_is_not_finite_leaves_what_is_told) {
-    enum { BEFORE = 100, BAD = 60, MORE = 20, VOCAB = 200 };
+    enum { BEFORE = 60, BAD = 60, MORE = 20, VOCAB = 200 };
     limpid_error error = {0};
     int32_t ids[BEFORE + BAD];
     for (int i = 0; i < BEFORE + BAD; i++)
