@@ -7,7 +7,7 @@
 # make core               libc alone: no libraries, GGUF and .bin files only; make aarch64: that, cross compiled
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
-# make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
+# make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make uninstall; make deb
 # make MPI=1              layers over several processes, with Open MPI (docs/scale.md)
 # Switches: BUILTIN=0 without the built-in model, PNG=0 without libpng and zlib, EDIT=0 without
 #           libedit, CC=clang, CFLAGS=..., V=1 shows commands
@@ -265,8 +265,8 @@ TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1 -g1)
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test test-all check fidelity core aarch64 exhaustive debug install deb format clean programs tests list-tests fuzzers cubins always
-all: $(BUILD)/run
+.PHONY: all lib examples run test test-all check fidelity core aarch64 exhaustive debug install uninstall deb format clean programs tests list-tests fuzzers cubins always
+all run: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
 $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
@@ -562,14 +562,14 @@ check:
 
 # gdb whose files are under PREFIX loads limpid's commands by itself: Debian's with PREFIX=/usr.
 GDB_AUTO_LOAD := $(PREFIX)/share/gdb/auto-load$(PREFIX)/bin
-# STRIP=: (a colon) leaves the names that a debugger wants, and the program at 13 MB.
+# STRIP= leaves the names that a debugger wants, and the program at 13 MB.
 STRIP ?= strip
 SHARE := $(DESTDIR)$(PREFIX)/share
 install: all lib
 	$(Q)case '$(PREFIX)$(LIBDIR)' in *' '*) echo 'make install: no spaces in PREFIX and LIBDIR' >&2; exit 2;; esac
 	$(Q)case '$(PREFIX):$(LIBDIR)' in /*:/* | :/*) ;; *) echo 'make install: PREFIX and LIBDIR begin with a /' >&2; exit 2;; esac
 	install -D -m 755 $(BUILD)/run "$(DESTDIR)$(PREFIX)/bin/limpid"
-	$(STRIP) "$(DESTDIR)$(PREFIX)/bin/limpid"
+	$(if $(STRIP),$(STRIP) "$(DESTDIR)$(PREFIX)/bin/limpid")
 	install -D -m 644 docs/limpid.1 "$(SHARE)/man/man1/limpid.1"
 	install -D -m 644 scripts/completion/limpid.bash "$(SHARE)/bash-completion/completions/limpid"
 	install -D -m 644 scripts/completion/_limpid "$(SHARE)/zsh/site-functions/_limpid"
@@ -581,9 +581,18 @@ install: all lib
 	install -D -m 644 limpid.h "$(DESTDIR)$(PREFIX)/include/limpid.h"
 	install -d "$(DESTDIR)$(LIBDIR)/pkgconfig"
 	install -m 644 $(BUILD)/liblimpid.a $(BUILD)/liblimpid.so.0 "$(DESTDIR)$(LIBDIR)"
-	$(STRIP) --strip-unneeded "$(DESTDIR)$(LIBDIR)/liblimpid.a" "$(DESTDIR)$(LIBDIR)/liblimpid.so.0"
+	$(if $(STRIP),$(STRIP) --strip-unneeded "$(DESTDIR)$(LIBDIR)/liblimpid.a" "$(DESTDIR)$(LIBDIR)/liblimpid.so.0")
 	ln -sfn liblimpid.so.0 "$(DESTDIR)$(LIBDIR)/liblimpid.so"
 	install -m 644 $(BUILD)/limpid.pc "$(DESTDIR)$(LIBDIR)/pkgconfig"
+
+# What `make install` with the same PREFIX, LIBDIR and DESTDIR has put there.
+uninstall:
+	rm -f "$(DESTDIR)$(PREFIX)/bin/limpid" "$(DESTDIR)$(PREFIX)/include/limpid.h" "$(SHARE)/man/man1/limpid.1"
+	rm -f "$(SHARE)/bash-completion/completions/limpid" "$(SHARE)/zsh/site-functions/_limpid"
+	rm -f "$(SHARE)/fish/vendor_completions.d/limpid.fish" "$(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py"
+	rm -f "$(DESTDIR)$(LIBDIR)/liblimpid.a" "$(DESTDIR)$(LIBDIR)/liblimpid.so.0" "$(DESTDIR)$(LIBDIR)/liblimpid.so"
+	rm -f "$(DESTDIR)$(LIBDIR)/pkgconfig/limpid.pc"
+	rm -rf "$(SHARE)/limpid"
 
 # build/deb/*.deb: the program, the library, and what a program that uses it is built with.
 deb: all lib

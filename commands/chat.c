@@ -73,6 +73,7 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
         !find_format(chat, error))
         return false;
+    session_note_split(s);
     int context = choose_context(s);
     if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
         !drafting_open(&chat->drafting, s, error) || !chat_session_open(chat, error))

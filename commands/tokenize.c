@@ -129,6 +129,7 @@ bool tokenize_command(const Options *o, Error *error) {
     bool good = session_open_tokenizer(&s, path, 0, error) && text_read(&text, o, &limit, error);
     if (good && !text.bytes) text.bytes = strdup("");
     if (good && !text.bytes) good = error_set(error, ERROR_MEMORY, "text: out of memory");
+    if (good && !o->decode) session_note_split(&s);
     if (good && !o->decode) text_note_encoding(&text, "the text", o);
     if (!good) {
     } else if (o->decode) {

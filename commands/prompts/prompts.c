@@ -139,6 +139,7 @@ static bool open_run(Run *run, Error *error) {
         !check_input(run, error) || !open_lines(run, error) || !session_open(s, o, error) ||
         !session_check_context(s, error))
         return false;
+    session_note_split(s);
     fill_in(run);
     if (!session_open_grammar(s, error)) return false;
     if (!choose_parallel(s, &n, error) || !answers_open(&run->answers, s, &run->shard, error))

@@ -215,6 +215,7 @@ bool text_encode(IdList *ids, const Session *s, bool is_prompt, const TextLimit 
     bool (*read)(Text *, const Options *, const TextLimit *, Error *) =
         is_prompt ? prompt_read : text_read;
     if (!session_need_tokenizer(s, error) || !read(&text, s->options, limit, error)) return false;
+    session_note_split(s);
     text_note_encoding(&text, is_prompt ? "the prompt" : "the text", s->options);
     // A prompt of nothing begins with BOS, a text of nothing is none.
     int flags =

@@ -42,21 +42,15 @@ static bool open_file(Session *s, Error *error) {
 }
 
 bool session_guesses_split(const Session *s) {
-    const Vocabulary *v = checkpoint_vocabulary(s->checkpoint);
-    return s->tokenizer && !s->options->tokenizer && v->model && !v->pre &&
-           !strcmp(v->model, "gpt2");
+    const OwnTokenizer *own = s->file ? &s->file->own : &s->own;
+    const Checkpoint *from = own->owner;
+    if (!from && s->file && !s->options->tokenizer) from = s->checkpoint;
+    const Vocabulary *v = from ? checkpoint_vocabulary(from) : NULL;
+    return s->tokenizer && v && v->model && !v->pre && !strcmp(v->model, "gpt2");
 }
 
-// What is odd about the file.
-static void note_file(const Session *s) {
-    size_t unused = checkpoint_unused(s->checkpoint);
-    if (unused) {
-        const char *name = checkpoint_unused_name(s->checkpoint, 0);
-        char escaped[80];
-        note("%zu tensors of the file are not used, the first is %s", unused,
-             escape_bytes(escaped, sizeof escaped, name, strlen(name)));
-    }
-    if (session_guesses_split(s))
+void session_note_split(const Session *s) {
+    if (!s->options->quiet && session_guesses_split(s))
         note(
             "the file does not say how text is split (tokenizer.ggml.pre); llama.cpp's default may "
             "be wrong for it");
@@ -73,7 +67,13 @@ bool session_open_quietly(Session *s, const Options *options, Error *error) {
 
 bool session_open(Session *s, const Options *options, Error *error) {
     if (!session_open_quietly(s, options, error)) return false;
-    if (!options->quiet) note_file(s);
+    size_t unused = checkpoint_unused(s->checkpoint);
+    if (unused && !options->quiet) {
+        const char *name = checkpoint_unused_name(s->checkpoint, 0);
+        char escaped[80];
+        note("%zu tensors of the file are not used, the first is %s", unused,
+             escape_bytes(escaped, sizeof escaped, name, strlen(name)));
+    }
     return true;
 }
 

@@ -1,12 +1,16 @@
 # Completion of limpid for bash: installed as share/bash-completion/completions/limpid. Commands,
 # options and their values are those that `limpid --options` prints.
 _limpid() {
-    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate rows commands values i
+    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate rows commands values
     rows=$("${COMP_WORDS[0]}" --options 2>/dev/null)
     commands=$(awk -F'\t' '$2 == "" { print $1 }' <<<"$rows")
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        grep -qxF -e "${COMP_WORDS[i]}" <<<"$commands" && command=${COMP_WORDS[i]} && break
-    done
+    [ "$COMP_CWORD" -gt 1 ] && grep -qxF -e "${COMP_WORDS[1]}" <<<"$commands" && command=${COMP_WORDS[1]}
+    # --option=value is three words.
+    if [ "$word" = = ]; then
+        word=
+    elif [ "$previous" = = ]; then
+        previous=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
     values=$(awk -F'\t' -v command="$command" -v option="$previous" '$1 == command && $2 == option { print $3 }' <<<"$rows")
     case $values in
     *"|"*)

@@ -12,24 +12,25 @@ function __limpid_complete
         set -l fields (string split \t -- $row)
         test -z "$fields[2]"; and set -a commands $fields[1]
     end
-    for name in $words[2..-1]
-        if contains -- $name $commands
-            set command $name
-            break
-        end
+    set -q words[2]; and contains -- $words[2] $commands; and set command $words[2]
+    set -l previous $words[-1]
+    set -l begun '' # of --option=value
+    if string match -q -- '--*=*' $word
+        set previous (string replace -r '=.*' '' -- $word)
+        set begun $previous=
     end
     for row in $rows
         set -l fields (string split \t -- $row)
         test "$fields[1]" = $command; or continue
         if test -z "$fields[2]"
             continue
-        else if test "$fields[2]" = "$words[-1]"
+        else if test "$fields[2]" = "$previous"
             set value $fields[3]
         end
         string match -q -- '--*' $fields[2]; and set -a options $fields[2]
     end
     if string match -q '*|*' -- "$value"
-        string split '|' -- $value
+        printf '%s\n' "$begun"(string split '|' -- $value)
     else if test "$value" = NUMBER
         return
     else if string match -q -- '-*' $word; and test "$value" != TEXT

@@ -56,6 +56,8 @@ static const Case CASES[] = {
     {{"bench", "--only", ""}, {"prefill", "decode"}, "README.md"},
     {{"inspect", "READ"}, {"README.md"}, "--all"},
     {{"inspect", "--html", "READ"}, {"README.md"}, "--all"},
+    {{"-i", "mask", "--temp"}, {"--temp", "--template"}, "--seq"}, // a command is the first word
+    {{"chat", "--precision=a"}, {"a16", "a8"}, "f32"},
 };
 
 // `ask`: a script that completes the arguments in "$@"; `limpid` is the program.
@@ -71,6 +73,9 @@ static void check_shell(const char *shell, const char *ask) {
         snprintf(script, sizeof script, "PATH=%s:$PATH; ln -sf $PWD/$RUN %s/limpid; %s%s",
                  test_temporary("."), test_temporary("."), ask, typed);
         char *got = words(script);
+        // Of --option=value bash and zsh take the value, fish the whole word.
+        for (char *at = got; (at = strstr(at, "--precision="));)
+            memmove(at, strchr(at, '=') + 1, strlen(strchr(at, '=')));
         for (int o = 0; o < 3 && c->offered[o]; o++)
             CHECK(has_line(got, c->offered[o]), "%s%s: no %s in %s", shell, typed, c->offered[o],
                   got);
@@ -80,9 +85,12 @@ static void check_shell(const char *shell, const char *ask) {
 }
 
 Test(completion, of_bash) {
-    check_shell("bash",
-                "bash -c 'source scripts/completion/limpid.bash; COMP_WORDS=(limpid \"$@\"); "
-                "COMP_CWORD=$#; _limpid; printf \"%s\\n\" \"${COMPREPLY[@]}\"' _");
+    check_shell(
+        "bash",
+        "bash -c 'source scripts/completion/limpid.bash; COMP_WORDS=(limpid); "
+        "for w; do case $w in --*=*) COMP_WORDS+=(\"${w%%=*}\" = \"${w#*=}\");; "
+        "*) COMP_WORDS+=(\"$w\");; esac; done; "
+        "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _limpid; printf \"%s\\n\" \"${COMPREPLY[@]}\"' _");
 }
 
 // A name with a space is one answer, and bash is told to quote it.

@@ -291,6 +291,13 @@ Test(ranks, tell_what_is_wrong_with_the_words_of_one) {
     need_builtin();
     check_ended(MPIRUN "-n 1 $RUN -i a : -n 1 $RUN -i a --bogus </dev/null", 2,
                 "unknown option --bogus");
+    // Rank 0 alone uses these numbers.
+    check_ended(MPIRUN "-n 1 $RUN -i a --layers-per-rank 3,2,1 : -n 1 $RUN -i a "
+                       "--layers-per-rank 3,3 </dev/null",
+                2, "3 numbers for 2 ranks");
+    check_ended(MPIRUN "-n 1 $RUN -i a -n 3 --layers-per-rank 3,3 : -n 1 $RUN -i a -n 3 "
+                       "--layers-per-rank 3,2,1 </dev/null",
+                0, "");
 }
 
 // A process whose work is its own tells its errors itself, whatever rank it has.

@@ -7,5 +7,6 @@ compadd() { offer "${@[2,-1]}" }
 _describe() { offer "${(@)${(@P)2}%%:*}" }
 _files() { offer *(N) }
 _message() { : }
+compset() { words[CURRENT]=${words[CURRENT]#*=} } # -P '*=': what is before the value is not offered
 complete() { source scripts/completion/_limpid }
 complete || true
