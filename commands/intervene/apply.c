@@ -214,6 +214,12 @@ static bool find_means(Interventions *all, Model *m, const int32_t *prompt, Erro
     return true;
 }
 
+bool interventions_change(const Interventions *all, StageId id, int layer) {
+    for (size_t k = 0; all && k < all->count; k++)
+        if (all->changes[k].place.id == id && all->changes[k].place.layer == layer) return true;
+    return false;
+}
+
 bool interventions_break_parts(const Interventions *all) {
     const uint32_t stages = 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
                             1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT |

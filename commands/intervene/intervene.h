@@ -78,8 +78,8 @@ bool interventions_ablate_head(Interventions *i, int layer, int head, int sequen
 
 // Checks every change against the model's own stages, by a pass of the first token; works out means
 // by a pass of the prompt; then attaches the changes to the model. The cache is empty afterwards.
-// NULL changes nothing. Once only. False: exit code 2 (a stage that this model does not compute, an index
-// outside it), or that of a pass.
+// NULL changes nothing. Once only. False: exit code 2 (a stage that this model does not compute, an
+// index outside it), or that of a pass.
 bool interventions_attach(Interventions *i, Model *model, const int32_t *prompt, size_t n_prompt,
                           Error *error);
 
@@ -88,8 +88,11 @@ void interventions_close(Interventions *i); // NULL is fine
 // Adds the files of --patch and --steer to those that a command reads. False: exit code 4 or 5.
 bool interventions_inputs(FileSet *inputs, const Options *options, Error *error);
 
-// Whether something else than heads and FFNs is added to the residual stream, or its norm is changed:
-// then their parts of a logit do not add up to it. NULL: no.
+// Whether a change is at this stage of the layer. NULL: no.
+bool interventions_change(const Interventions *i, StageId id, int layer);
+
+// Whether something else than heads and FFNs is added to the residual stream, or its norm is
+// changed: then their parts of a logit do not add up to it. NULL: no.
 bool interventions_break_parts(const Interventions *i);
 
 // "--ablate L3.H5 --patch logits=0", as printable ASCII and cut to `size`; "" where there are none.

@@ -143,8 +143,34 @@ static bool put_attention(const View *v, int layer, bool exact, void *scratch, P
                       error);
 }
 
+// Bytes whose bits, from the lowest on, are the keys of the lower triangle: 1 where it is hidden.
+static size_t put_hidden_keys(uint8_t *bits, const View *v, int layer) {
+    const float *weights = view_attention(v, layer, 0, 0); // a pattern is the same for all heads
+    size_t hidden = 0;
+    for (size_t i = 0; i < view_pairs(v); i++) {
+        if (!isnan(weights[i])) continue;
+        bits[i / 8] |= (uint8_t)(1u << i % 8);
+        hidden++;
+    }
+    return hidden;
+}
+
+// A weight of 8 bits that is 0 may be that of a visible key. A trace does not say which are hidden.
+static bool put_hidden(const View *v, Page *page, Error *error) {
+    size_t row = (view_pairs(v) + 7) / 8, bytes = (size_t)v->layers * row, hidden = 0;
+    if (v->trace) return true;
+    uint8_t *bits = calloc(bytes, 1);
+    if (!bits) return error_set(error, ERROR_MEMORY, "no memory for %d layers", v->layers);
+    for (int l = 0; l < v->layers; l++)
+        hidden += put_hidden_keys(bits + (size_t)l * row, v, l);
+    bool good = !hidden || page_block(page, "hidden", bits, bytes, 1, error);
+    free(bits);
+    return good;
+}
+
 bool view_attention_blocks(View *v, Page *page, Error *error) {
     if (!v->attention) return true;
+    if (!put_hidden(v, page, error)) return false;
     float *scratch = malloc((size_t)v->heads * view_pairs(v) * sizeof *scratch);
     bool good = scratch || error_set(error, ERROR_MEMORY, "no memory for %d heads", v->heads);
     for (int l = 0; good && l < v->layers; l++)

@@ -60,6 +60,12 @@ static bool is_last_of(const View *v, const ViewStage *s, StageId a, StageId b, 
     return true;
 }
 
+// Heads that the run changes are no sums of values, from which the page computes the others.
+static bool is_changed_heads(const View *v, const ViewStage *s) {
+    return s->stage == STAGE_ATT_HEADS && !v->trace &&
+           interventions_change(v->session->interventions, STAGE_ATT_HEADS, s->layer);
+}
+
 // What the page needs of every layer: what attention reads, what is added to the stream, the
 // neurons, the stream.
 static bool is_shown(const View *v, const ViewStage *s) {
@@ -114,7 +120,8 @@ static bool is_exact_if_short(StageId id) {
 
 // In the order of computation, so that what a sum is of is decided before.
 static StageCoding choose(const View *v, ViewStage *s) {
-    bool outside = s->layer < 0 || s->layer >= v->layers, all = outside || v->exact[s->layer];
+    bool outside = s->layer < 0 || s->layer >= v->layers;
+    bool all = outside || v->exact[s->layer] || is_changed_heads(v, s);
     if (v->trace && !all && v->options->layers) return CODING_NONE;
     if (!v->trace && !all && !is_shown(v, s)) return CODING_NONE;
     s->exact = v->trace || all || (v->n <= VIEW_ALL_EXACT && is_exact_if_short(s->stage));

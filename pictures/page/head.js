@@ -45,7 +45,7 @@ addView({
 
     scoreDigits(layer) {
         if (hasExactQK(layer)) return cacheDigits();
-        return fromWeights(layer) ? 4 : 2;
+        return fromWeights(layer) ? 4 : 1; // products of pictures may cancel
     },
 
     draw() {
@@ -108,7 +108,7 @@ addView({
         if (i < 0 || j < 0 || i >= tokens || j > i) return hideTip();
         const value = this.values[triangle(i) + j];
         const stage = HEAD_STAGES.find(([key]) => key === this.stage)[1];
-        const text = value === -Infinity ? "hidden: weight 0" : `${stage} ${this.shown.exact ? exact(value) : about(value, this.shown.digits)}`;
+        const text = value === -Infinity ? (isHidden(chosen.layer, chosen.head)(i, j) ? "hidden: weight 0" : "weight 0") : `${stage} ${this.shown.exact ? exact(value) : about(value, this.shown.digits)}`;
         showTip(event, `${i} “${tokenName(core.ids[i])}” → ${j} “${tokenName(core.ids[j])}”`, text);
     },
 

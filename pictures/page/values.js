@@ -71,8 +71,11 @@ const lastOf = (layer, steps) => (core.stages || []).filter((s) => s.layer === l
 const queryStage = (layer) => lastOf(layer, /^q(_norm|_rotated)?$/);
 const keyStage = (layer) => lastOf(layer, /^k(_norm|_rotated)?$/);
 
+// Whether a row of the stage is so many heads. The sizes of a trace are what its metadata says.
+const hasWidth = (stage, heads) => Boolean(stage && core.headDim) && stageWidth(stage) === heads * core.headDim;
+
 function attentionBlocks(layer) {
-    const blocks = ["A" + layer, "scoreLse"];
+    const blocks = ["A" + layer, "scoreLse", "hidden"];
     for (const stage of [queryStage(layer), keyStage(layer)]) if (stage) blocks.push(...stageBlocks(stage.id));
     return blocks;
 }
@@ -82,7 +85,7 @@ function attentionBlocks(layer) {
 const hasExactQK = (layer) => [queryStage(layer), keyStage(layer)].every((stage) => stage && isExact(stage));
 // Of weights that are rounded to 8 bits the logarithm says less than 8 bits of q and k do.
 const fromWeights = (layer) => hasBlock("scoreLse") && areWeightsExact(layer);
-const hasRaw = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
+const hasRaw = (layer) => hasWidth(queryStage(layer), core.heads) && hasWidth(keyStage(layer), core.kvHeads);
 const hasScaled = (layer) => Boolean(hasRaw(layer) && core.attention.scale); // a trace does not have the scale
 
 // Digits that hold of what is computed here from keys and values as they were projected: a cache of
@@ -122,13 +125,21 @@ function scoreFromWeight(layer, head, scaled) {
     };
 }
 
-// Scores of a head: (i, j) -> q . k; scaled: times the scale, through the soft cap where the model
-// has one. -infinity where the weight is 0: the key is hidden, by a window for instance.
-function headScore(layer, head, scaled) {
-    const score = visibleScore(layer, head, scaled);
-    if (!areWeightsExact(layer)) return score;
+// (i, j) -> whether a window or pattern hides the key from the query. A trace does not say which;
+// there a weight of 0 counts.
+function isHidden(layer, head) {
+    const bits = decodedBlocks.get("hidden"), from = layer * Math.ceil(triangle(tokens) / 8);
+    if (bits) return (i, j) => Boolean((bits[from + ((triangle(i) + j) >> 3)] >> ((triangle(i) + j) & 7)) & 1);
+    if (core.kind === "model") return () => false;
     const weight = headWeight(layer, head);
-    return (i, j) => (weight(i, j) === 0 ? -Infinity : score(i, j));
+    return (i, j) => weight(i, j) === 0;
+}
+
+// Scores of a head: (i, j) -> q . k; scaled: times the scale, through the soft cap where the model
+// has one. -infinity where the key is hidden.
+function headScore(layer, head, scaled) {
+    const score = visibleScore(layer, head, scaled), hidden = isHidden(layer, head);
+    return (i, j) => (hidden(i, j) ? -Infinity : score(i, j));
 }
 
 function visibleScore(layer, head, scaled) {
@@ -166,13 +177,18 @@ function stageDigits(stage) {
     return stage.coding === "heads" && areWeightsExact(stage.layer) && isExact(stageById.get(stage.of[0])) ? cacheDigits() : 2;
 }
 
+// Heads that a run changes are not what weights and values give. The page of a model has these as
+// they were; a trace says only that something was changed.
+const areHeadsComputable = () => core.kind === "model" || !core.run || !core.run.interventions;
+
 // att_heads of each layer that has weights and values, but not them. Their name is that of another
 // layer's, with the number of this one.
 function addComputedHeads() {
     const stored = (core.stages || []).find((stage) => stage.stage === "att_heads");
-    for (let layer = 0; stored && core.attention && layer < core.layers; layer++) {
+    if (!stored || !core.attention || !areHeadsComputable()) return;
+    for (let layer = 0; layer < core.layers; layer++) {
         const id = `${layer}.att_heads`, values = `${layer}.v`;
-        if (stageById.has(id) || !stageById.has(values) || !hasBlock("A" + layer)) continue;
+        if (stageById.has(id) || !hasWidth(stageById.get(values), core.kvHeads) || !hasBlock("A" + layer)) continue;
         const stage = { id, stage: "att_heads", layer, name: stored.name.replace(`.${stored.layer}.`, `.${layer}.`), rows: tokens,
             shape: [core.heads, core.headDim], coding: "heads", of: [values], exact: false };
         stageById.set(id, stage);

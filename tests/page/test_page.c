@@ -1,21 +1,24 @@
 // The page of `view` in a browser: tests/page/check_page.py clicks through it in Chromium and
-// compares what it shows with a trace of the same run. Skipped where Chromium is absent.
+// compares what it shows with a trace of the same run; check_value.py asks it for one value.
+// Skipped where Chromium is absent.
 #include "tests/support/program.h"
 
 #include <unistd.h>
 
-// Runs check_page.py on what the lines of shell before it made in the folder $DIR. Exit code 77:
+// Runs `check` on what the lines of shell before it made in the folder $DIR. Exit code 77:
 // no Chromium. With sanitizers the lines before it are the test: the pages are those of other
 // builds.
 static void check_in_browser(const char *make, const char *check) {
     need_builtin();
     if (system("/usr/bin/python3 -c 'from collections import Counter; Counter().total()' 2>&1"))
         SKIP("no python3 of version 3.10 or later");
-    char script[4000];
+    char script[8000];
     snprintf(script, sizeof script,
              "DIR=%s.d; mkdir -p $DIR; trap 'rm -r $DIR' EXIT\n"
              "PROMPT='--prompt-ids 1,304,703,1379,352,266,284,299,268,501'\n"
-             "CHECK='/usr/bin/python3 tests/page/check_page.py'\n%s\n%s\n",
+             "CHECK='/usr/bin/python3 tests/page/check_page.py'\n"
+             "VALUE='/usr/bin/python3 tests/page/check_value.py'\n"
+             "CHANGE='/usr/bin/python3 tests/page/change_trace.py'\n%s\n%s\n",
              test_temporary("page"), make, TEST_SANITIZED ? "" : check);
     TestRun r = program_shell(script);
     bool absent = r.status == 77;
@@ -48,15 +51,88 @@ Test(page, of_a_trace_shows_its_tensors) {
 Test(page, of_two_traces_opens_at_the_first_difference) {
     check_in_browser(
         "$RUN trace $PROMPT --attention --out $DIR/b.safetensors -q || exit\n"
-        "/usr/bin/python3 - $DIR/b.safetensors $DIR/a.safetensors <<'END' || exit\n"
-        "import json, struct, sys\n"
-        "data = bytearray(open(sys.argv[1], 'rb').read())\n"
-        "size = struct.unpack('<Q', data[:8])[0]\n"
-        "entry = json.loads(data[8:8 + size])['model.layers.2.mlp.fc2']\n"
-        "at = 8 + size + entry['data_offsets'][0] + 4 * (3 * entry['shape'][1] + 77)\n"
-        "struct.pack_into('<f', data, at, float('nan'))\n"
-        "open(sys.argv[2], 'wb').write(data)\n"
-        "END\n"
+        "$CHANGE $DIR/b.safetensors $DIR/a.safetensors"
+        " 'put(\"model.layers.2.mlp.fc2\", 3 * 192 + 77, float(\"nan\"))' || exit\n"
         "$RUN view $DIR/a.safetensors $DIR/b.safetensors --out $DIR/page.html -q || exit",
         "$CHECK --diff $DIR/page.html $DIR/a.safetensors 2.ffn_out");
+}
+
+// ---- numbers that the page computes ----
+
+// A layer with changed heads has them as they are; those of the others are sums of values.
+Test(page, shows_the_heads_that_a_run_changes) {
+    check_in_browser("$RUN view $PROMPT --ablate L2.H1 --layers 0 --out $DIR/page.html -q || exit",
+                     "$VALUE $DIR/page.html '[2, 3].map(l => {\n"
+                     "  const s = stageById.get(`${l}.att_heads`), values = stageValues(s.id);\n"
+                     "  return [s.coding, values.some((x, i) => i % 192 >> 5 === 1 && x !== 0)];\n"
+                     "})' '[[\"f32\",false],[\"heads\",true]]'");
+}
+
+Test(page, of_a_trace_with_changes_computes_no_heads) {
+    check_in_browser("for CHANGE in '' '--ablate L2.H1'; do\n"
+                     "  $RUN trace $PROMPT --attention $CHANGE --only v_proj --only attn_weights"
+                     " --only layers.0.self_attn.heads --out $DIR/t.safetensors --force -q &&\n"
+                     "  $RUN view $DIR/t.safetensors --out \"$DIR/page$CHANGE.html\" -q || exit\n"
+                     "done",
+                     "HAS='[0, 2].map(l => stageById.has(`${l}.att_heads`))'\n"
+                     "$VALUE $DIR/page.html \"$HAS\" '[true,true]' &&\n"
+                     "$VALUE \"$DIR/page--ablate L2.H1.html\" \"$HAS\" '[true,false]'");
+}
+
+// Weights and queries and keys of 8 bits: the page hides the keys that the pattern hides, and shows
+// no more digits than hold. In each layer: digits, keys that are hidden in one of both only, and
+// whether 6 % or more of the scores are off by over one unit of the last digit.
+static void check_scores(const char *stage) {
+    char make[1000], check[4000];
+    snprintf(
+        make, sizeof make,
+        "LONG='--prompt-ids 1,304,703,1379,352,266,284,299,268,501,453,266,646,1990,315,283,389,"
+        "414,1990,315,360,262,592,421,1990,2,283,389,414,1990,320,360,262,409,815,352,318,1119,"
+        "268,262,409,815,352,318,1119,1990,320,283,343,414,268,338 --pattern local:16'\n"
+        "$RUN view $LONG --layers 1 --out $DIR/page.html -q &&\n"
+        "$RUN attention $LONG --stage %s --csv -q > $DIR/text || exit",
+        stage);
+    snprintf(check, sizeof check,
+             "$VALUE $DIR/page.html '(() => {\n"
+             "  const rows = TEXT.trim().split(`\\n`).slice(1).map(line => line.split(`,`));\n"
+             "  const truth = new Map(rows.map(r => [r.slice(0, 4).join(), Number(r[4])]));\n"
+             "  return [1, 3].map(l => {\n"
+             "    let wrong = 0, off = 0, count = 0;\n"
+             "    const digits = views.find(v => v.id === `head`).scoreDigits(l);\n"
+             "    for (let h = 0; h < core.heads; h++) {\n"
+             "      const score = headScore(l, h, `%s` === `scaled`);\n"
+             "      for (let i = 0; i < tokens; i++) for (let j = 0; j <= i; j++) {\n"
+             "        const x = truth.get([l, h, i, j].join()), y = score(i, j);\n"
+             "        wrong += (x === undefined) !== (y === -Infinity);\n"
+             "        if (x === undefined || y === -Infinity) continue;\n"
+             "        const unit = 10 ** (Math.floor(Math.log10(Math.abs(y))) - digits + 1);\n"
+             "        off += Math.abs(Number(y.toPrecision(digits)) - x) > unit, count++;\n"
+             "      }\n"
+             "    }\n"
+             "    return [digits, wrong, off / count >= 0.06];\n"
+             "  });\n"
+             "})()' '[[3,0,false],[1,0,false]]' $DIR/text",
+             stage);
+    check_in_browser(make, check);
+}
+
+Test(page, scores_hide_what_a_pattern_hides_and_have_the_digits_that_hold) {
+    check_scores("raw");
+    check_scores("scaled");
+}
+
+// Its metadata may lack head_dim, or have one that is not that of its queries.
+Test(page, of_a_trace_has_scores_where_its_sizes_fit) {
+    check_in_browser(
+        "$RUN trace $PROMPT --attention --out $DIR/t.safetensors -q || exit\n"
+        "for SIZE in 32 33 null; do\n"
+        "  $CHANGE $DIR/t.safetensors $DIR/$SIZE"
+        " \"metadata['config'] = metadata['config'].replace(':32,', ':$SIZE,')\" &&\n"
+        "  $RUN view $DIR/$SIZE --out $DIR/$SIZE.html -q || exit\n"
+        "done",
+        "RAW='(views.find(v => v.id === `head`).draw(),\n"
+        "  [core.headDim, !document.querySelector(`#head [data-value=raw]`).disabled])'\n"
+        "$VALUE $DIR/32.html \"$RAW\" '[32,true]' &&\n"
+        "$VALUE $DIR/33.html \"$RAW\" '[33,false]' &&\n"
+        "$VALUE $DIR/null.html \"$RAW\" '[null,false]'");
 }

@@ -344,6 +344,37 @@ Test(view, has_the_stages_of_every_family) {
                             "--prompt-ids|1,5,9,12,30,7,5,9,11,2,3,9|-n|2", "", false);
 }
 
+// Heads that the run changes are stored in every layer: weights and values do not give them.
+Test(view, has_the_heads_that_a_run_changes) {
+    check_against_trace(small_model(), RUN "|--ablate|L2.H1", "|--layers|0", false);
+    PageFile p = view(small_model(), RUN "|--ablate|L2.H1|--layers|0");
+    const json_t *stage = stage_of(&p, "2.att_heads");
+    CHECK(json_is_true(json_object_get(stage, "exact")));
+    float *values = stage_values(&p, stage);
+    for (size_t i = 0; i < TOKENS * 192; i++)
+        CHECK(i % 192 / 32 != 1 || values[i] == 0, "element %zu", i);
+    free(values);
+    close_page(&p);
+}
+
+// Of each layer, a bit for each key of the lower triangle.
+Test(view, says_which_keys_a_pattern_hides) {
+    enum { BYTES = (TOKENS * (TOKENS + 1) / 2 + 7) / 8 };
+    size_t size = 0;
+    PageFile p = view(small_model(), RUN);
+    CHECK(!block(&p, "hidden", &size), "nothing is hidden");
+    close_page(&p);
+    p = view(small_model(), RUN "|--pattern|local:4");
+    uint8_t *bits = block(&p, "hidden", &size);
+    CHECK(bits && size == 6 * BYTES, "%zu bytes", size);
+    for (size_t l = 0; l < 6; l++)
+        for (size_t q = 0, at = 0; q < TOKENS; q++)
+            for (size_t k = 0; k <= q; k++, at++)
+                CHECK((bits[l * BYTES + at / 8] >> at % 8 & 1) == (q - k > 2), "%zu, %zu", q, k);
+    free(bits);
+    close_page(&p);
+}
+
 // ---- predictions ----
 
 // Logits (T, vocab) of the trace.
