@@ -16,11 +16,7 @@
 
 enum { HEAD_NUMBERS = 4 }; // entropy, share of the maximum, mass on the first token, mean distance
 
-// Of a trace whose weights have NaN the statistics have it too.
-static float or_zero(double value) {
-    return isnan(value) ? 0 : (float)value;
-}
-
+// NaN where a row has no such number: a mean over rows leaves it out.
 bool view_heads(View *v, Page *page, Error *error) {
     size_t n_heads = (size_t)v->layers * (size_t)v->heads, at = 0;
     if (!v->attention) return true;
@@ -30,8 +26,8 @@ bool view_heads(View *v, Page *page, Error *error) {
         for (size_t t = 0; t < v->n; t++) {
             RowStatistics row = attention_row_statistics(view_attention(v, 0, (int)h, t), t);
             numbers[at++] = (float)row.entropy;
-            numbers[at++] = or_zero(row.share);
-            numbers[at++] = or_zero(row.first);
+            numbers[at++] = (float)row.share;
+            numbers[at++] = (float)row.first;
             numbers[at++] = (float)row.distance;
         }
     bool good = page_block(page, "headStat", numbers, at * sizeof *numbers, 4, error);

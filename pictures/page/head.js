@@ -139,7 +139,10 @@ addView({
     showFacts() {
         if (!hasBlock("headStat")) return this.facts.replaceChildren();
         const { layer, head, position } = chosen;
-        const row = (label, name, text) => [label, text(headStat(layer, head, position, name)), text(headMean(layer, head, name)), rankOfHead(layer, head, name)];
+        const row = (label, name, text) => {
+            const mean = headMean(layer, head, name);
+            return [label, orDash(headStat(layer, head, position, name), text), orDash(mean, text), orDash(mean, () => rankOfHead(layer, head, name))];
+        };
         const inBits = (x) => x.toFixed(2) + " bits";
         this.facts.replaceChildren(table("numbers of the head", ["", `“${cut(tokenLabel(position), 9)}”`, "mean", "rank"], [
             row("entropy", "entropy", inBits),

@@ -3,11 +3,17 @@
 const HEAD_STATS = { entropy: 0, share: 1, first: 2, distance: 3 };
 const headStat = (layer, head, t, name) => numbers("headStat")[((layer * core.heads + head) * tokens + t) * 4 + HEAD_STATS[name]];
 
+// As `attention --entropy`: over the rows that have the number, NaN where none has. The first token
+// has nothing else to look at.
 function headMean(layer, head, name) {
-    let total = 0;
-    for (let t = 0; t < tokens; t++) total += headStat(layer, head, t, name);
-    return total / tokens;
+    let total = 0, count = 0;
+    for (let t = name === "first" ? 1 : 0; t < tokens; t++) {
+        const x = headStat(layer, head, t, name);
+        if (Number.isFinite(x)) { total += x; count++; }
+    }
+    return count ? total / count : NaN;
 }
+const orDash = (x, text) => (Number.isFinite(x) ? text(x) : "–");
 
 // The place of a head among all by that mean; 1 is the largest.
 function rankOfHead(layer, head, name) {
@@ -80,7 +86,8 @@ addView({
         for (const l of layers) for (let h = 0; h < heads; h++) list.push([l, h]);
         if (this.order !== "model") {
             const key = new Map(list.map((x) => [x, headMean(...x, this.order)]));
-            list.sort((a, b) => key.get(b) - key.get(a));
+            const size = (x) => (Number.isNaN(key.get(x)) ? -1 : key.get(x)); // those without a mean come last
+            list.sort((a, b) => size(b) - size(a));
         }
         const across = this.order === "model" ? (this.turned ? heads : layers.length) : Math.max(4, Math.floor(free / 46));
         this.tile = Math.max(20, Math.min(76, Math.floor(free / across)));
@@ -109,8 +116,9 @@ addView({
         const cell = this.headAt(x, y);
         if (!cell) return hideTip();
         const lines = [`layer ${cell[0]}, head ${cell[1]}`];
-        if (hasBlock("headStat")) lines.push(`entropy ${headMean(...cell, "entropy").toFixed(2)} bits (${percent(headMean(...cell, "share"))} of the most)`,
-            `on the first token ${percent(headMean(...cell, "first"))}`, `mean distance ${headMean(...cell, "distance").toFixed(2)} tokens`);
+        const mean = (name, text) => orDash(headMean(...cell, name), text), decimals = (x) => x.toFixed(2);
+        if (hasBlock("headStat")) lines.push(`entropy ${mean("entropy", decimals)} bits (${mean("share", percent)} of the most)`,
+            `on the first token ${mean("first", percent)}`, `mean distance ${mean("distance", decimals)} tokens`);
         showTip(event, ...lines);
     },
 

@@ -79,6 +79,38 @@ Test(page, of_a_trace_with_changes_computes_no_heads) {
                      "$VALUE \"$DIR/page--ablate L2.H1.html\" \"$HAS\" '[true,false]'");
 }
 
+// Of the page's means those that are not the ones of `attention --entropy --csv`.
+static void check_means(const char *options) {
+    char make[1000];
+    snprintf(make, sizeof make,
+             "$RUN view %s --out $DIR/page.html -q &&\n"
+             "$RUN attention %s --entropy --csv -q > $DIR/text || exit",
+             options, options);
+    check_in_browser(
+        make, "$VALUE $DIR/page.html 'TEXT.trim().split(`\\n`).slice(1).filter(line => {\n"
+              "  const [l, h, entropy, share, , distance, first] = line.split(`,`).map(Number);\n"
+              "  const wanted = { entropy, share, distance, first };\n"
+              "  return !Object.entries(wanted).every(([name, x]) => {\n"
+              "    const mean = headMean(l, h, name);\n"
+              "    return isNaN(x) ? isNaN(mean) : Math.abs(mean - x) <= 1e-5 * Math.max(1, x);\n"
+              "  });\n"
+              "})' '[]' $DIR/text");
+}
+
+Test(page, means_of_heads_are_those_of_the_command_attention) {
+    check_means("--prompt-ids 1,403,407,261");
+    check_means("$PROMPT --pattern local:4"); // most rows do not see the first token
+    check_means("--prompt-ids 1");
+}
+
+Test(page, a_mean_of_no_rows_is_a_dash) {
+    check_in_browser("$RUN view --prompt-ids 1 --out $DIR/page.html -q || exit",
+                     "$VALUE $DIR/page.html '(views.find(v => v.id === `head`).draw(),\n"
+                     "  [...document.querySelectorAll(`#head td`)].map(e => e.textContent)"
+                     ".slice(4, 12))' '[\"share of the maximum\",\"–\",\"–\",\"–\","
+                     "\"on the first token\",\"100.0 %\",\"–\",\"–\"]'");
+}
+
 // Weights and queries and keys of 8 bits: the page hides the keys that the pattern hides, and shows
 // no more digits than hold. In each layer: digits, keys that are hidden in one of both only, and
 // whether 6 % or more of the scores are off by over one unit of the last digit.
