@@ -20,14 +20,13 @@ static void put_size(JsonWriter *w, const char *key, int value) {
         writer_string(w, key, NULL);
 }
 
-// A name or path from outside, its unprintable bytes as \xNN.
-static void put_escaped(JsonWriter *w, const char *key, const char *text) {
+void view_put_text(JsonWriter *w, const char *key, const char *text) {
     char escaped[512];
     writer_string(w, key,
                   text && *text ? escape_bytes(escaped, sizeof escaped, text, strlen(text)) : NULL);
 }
 
-static const char *file_name(const char *path) {
+const char *view_file_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;
 }
@@ -55,7 +54,7 @@ static void put_model(JsonWriter *w, const View *v) {
         parameters += plan_elements(&tensors[i]);
     writer_begin(w, "model", '{');
     writer_string(w, "name", *v->session->config->name ? v->session->config->name : NULL);
-    put_escaped(w, "file", file_name(checkpoint_path(checkpoint)));
+    view_put_text(w, "file", view_file_name(checkpoint_path(checkpoint)));
     writer_integer(w, "bytes", (int64_t)checkpoint_file_bytes(checkpoint));
     writer_string(w, "family", v->session->config->family);
     put_config(w, v);
@@ -80,7 +79,7 @@ static bool put_metadata(JsonWriter *w, const char *key, const char *metadata,
                          SafetensorsFile *file, Error *error) {
     const char *value = NULL;
     if (!safetensors_metadata(file, metadata, &value, error)) return false;
-    put_escaped(w, key, value);
+    view_put_text(w, key, value);
     return true;
 }
 
@@ -88,7 +87,7 @@ static bool put_trace(JsonWriter *w, const View *v, Error *error) {
     SafetensorsFile *file = v->trace;
     writer_begin(w, "model", '{');
     bool good = put_metadata(w, "name", "model", file, error);
-    put_escaped(w, "file", file_name(file->mapping.path));
+    view_put_text(w, "file", view_file_name(file->mapping.path));
     writer_integer(w, "bytes", (int64_t)file->mapping.size);
     good = good && put_metadata(w, "family", "family", file, error);
     put_config(w, v);
@@ -229,10 +228,10 @@ static void put_attention(JsonWriter *w, const View *v) {
 static void put_stage(JsonWriter *w, const View *v, const ViewStage *s) {
     static const char *const CODINGS[] = {"", "f32", "i8", "sum"};
     writer_begin(w, NULL, '{');
-    put_escaped(w, "id", s->id);
+    view_put_text(w, "id", s->id);
     writer_string(w, "stage", s->stage < STAGE_COUNT ? stage_name(s->stage) : NULL);
     writer_integer(w, "layer", s->layer);
-    put_escaped(w, "name", s->name);
+    view_put_text(w, "name", s->name);
     writer_integer(w, "rows", (int64_t)v->n);
     writer_begin(w, "shape", '[');
     for (int i = 0; i < 2 && s->shape[i]; i++)
@@ -242,8 +241,8 @@ static void put_stage(JsonWriter *w, const View *v, const ViewStage *s) {
     writer_bool(w, "exact", s->exact);
     if (s->coding == CODING_SUM) {
         writer_begin(w, "of", '[');
-        put_escaped(w, NULL, v->stages[s->of[0]].id);
-        put_escaped(w, NULL, v->stages[s->of[1]].id);
+        view_put_text(w, NULL, v->stages[s->of[0]].id);
+        view_put_text(w, NULL, v->stages[s->of[1]].id);
         writer_end(w, ']');
     } else {
         writer_string(w, "block", s->block);
@@ -285,55 +284,6 @@ static void put_weight(JsonWriter *w, const ViewWeight *weight, size_t index) {
     writer_end(w, '}');
 }
 
-// ---- two traces ----
-
-static const ViewStage *stage_of(const View *v, const SafetensorsTensor *tensor) {
-    uint32_t number = v->shown[tensor - v->trace->tensors];
-    return number ? &v->stages[number - 1] : NULL;
-}
-
-static void put_entry(JsonWriter *w, const View *v, const TensorDiff *t) {
-    static const char *const VERDICTS[] = {"within", "over", "not finite", "other shape",
-                                           "not compared"};
-    const ViewStage *stage = stage_of(v, t->a);
-    writer_begin(w, NULL, '{');
-    put_escaped(w, "id", stage ? stage->id : t->a->plan.name);
-    writer_string(w, "verdict", VERDICTS[t->verdict]);
-    if (t->verdict <= VERDICT_NONFINITE) {
-        writer_float(w, "maxAbs", (float)t->error);
-        writer_float(w, "maxRel", t->largest > 0 ? (float)(t->error / t->largest) : 0);
-        writer_float(w, "cosine", (float)t->cosine);
-        writer_float(w, "allowed", (float)t->allowed);
-    }
-    if (t->verdict == VERDICT_OVER || t->verdict == VERDICT_NONFINITE) {
-        uint32_t rank = t->a->plan.n_dims;
-        uint64_t width = rank ? t->a->plan.shape[rank - 1] : 1;
-        writer_integer(w, "row", (int64_t)trace_position(&t->a->plan, t->first));
-        writer_integer(w, "column", (int64_t)(rank < 2 ? 0 : t->first % width));
-        writer_float(w, "a", t->in_a);
-        writer_float(w, "b", t->in_b);
-    }
-    writer_end(w, '}');
-}
-
-static void put_diff(JsonWriter *w, const View *v) {
-    const TraceDiff *d = v->diff;
-    const char *paths[] = {d->a.mapping.path, d->b.mapping.path};
-    const ViewStage *first = d->first ? stage_of(v, d->first->a) : NULL;
-    writer_begin(w, "diff", '{');
-    for (int i = 0; i < 2; i++) {
-        writer_begin(w, i ? "b" : "a", '{');
-        put_escaped(w, "name", file_name(paths[i]));
-        writer_end(w, '}');
-    }
-    put_escaped(w, "first", first ? first->id : d->first ? d->first->a->plan.name : NULL);
-    writer_begin(w, "entries", '[');
-    for (size_t i = 0; i < d->count; i++)
-        put_entry(w, v, &d->tensors[i]);
-    writer_end(w, ']');
-    writer_end(w, '}');
-}
-
 // ---- the core ----
 
 static void put_sizes(JsonWriter *w, const View *v) {
@@ -371,7 +321,7 @@ static void put_parts(JsonWriter *w, const View *v) {
             put_weight(w, &v->weights[i], i);
         writer_end(w, ']');
     }
-    if (v->diff) put_diff(w, v);
+    if (v->diff) view_put_diff(w, v);
 }
 
 bool view_core(const View *v, Buffer *core, Error *error) {

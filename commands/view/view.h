@@ -10,7 +10,7 @@
 // branches.c   parts of logits, sizes of what the layers add, statistics of the heads
 // stages.c     which stage the page has, how it is coded, and its statistics
 // weights.c    the matrices of a small model
-// core.c       what is JSON
+// core.c       what is JSON; diff.c: of two traces
 // traces.c     the same from trace files; load.c and trace_names.c: what is in them
 //
 // docs/page-format.md says what each block and key of the page holds.
@@ -18,6 +18,7 @@
 
 #include "base/text.h"
 #include "commands/lens/distribution.h"
+#include "commands/shared/output.h"
 #include "commands/shared/session.h"
 #include "commands/trace/file.h"
 #include "commands/trace/trace_diff.h"
@@ -154,6 +155,11 @@ void view_open_at(View *v);
 
 // The core as JSON. False: exit code 5.
 bool view_core(const View *v, Buffer *core, Error *error);
+// Its parts in diff.c. A name or path from outside has its unprintable bytes as \xNN; the name of a
+// file is without its folder.
+void view_put_diff(JsonWriter *w, const View *v);
+void view_put_text(JsonWriter *w, const char *key, const char *text);
+const char *view_file_name(const char *path);
 
 // The page of one trace or two: of files that `trace` or another program wrote.
 bool view_is_trace(const char *path);

@@ -168,3 +168,66 @@ Test(page, of_a_trace_has_scores_where_its_sizes_fit) {
         "$VALUE $DIR/33.html \"$RAW\" '[33,false]' &&\n"
         "$VALUE $DIR/null.html \"$RAW\" '[null,false]'");
 }
+
+// ---- two traces ----
+
+// The page of A, a trace changed by the statement `before`, and B, which is A with `change`.
+static void check_difference(const char *before, const char *change, const char *expression,
+                             const char *wanted) {
+    char make[2000], check[2000];
+    snprintf(make, sizeof make,
+             "$RUN trace $PROMPT --attention --out $DIR/t -q &&\n"
+             "$CHANGE $DIR/t $DIR/a '%s' && $CHANGE $DIR/a $DIR/b '%s' &&\n"
+             "$RUN view $DIR/a $DIR/b --out $DIR/page.html -q || exit",
+             before, change);
+    snprintf(check, sizeof check, "$VALUE $DIR/page.html '%s' '%s'", expression, wanted);
+    check_in_browser(make, check);
+}
+
+#define FACTS "document.querySelector(`#diff .facts`).innerHTML.split(`<br>`)[1]"
+
+Test(page, of_two_traces_says_the_same_bits_only_where_they_are) {
+    check_difference("pass", "pass", FACTS,
+                     "\"No stage is off by more than its tolerance. All bits are the same.\"");
+    check_difference(
+        "put(\"model.norm\", 0, 0.0)", "put(\"model.norm\", 0, -0.0)",
+        "[" FACTS ", differenceOf(diffEntries().find(e => e.id === `final_norm`))]",
+        "[\"No stage is off by more than its tolerance. The first that is not the same "
+        "bit for bit is final_norm.\",\"equal values of other bits: 0 and −0, or another "
+        "type\"]");
+    check_difference("pass", "tensors[\"mine\"] = tensors.pop(\"model.norm\")", FACTS,
+                     "\"No stage is off by more than its tolerance. 1 tensor: only in A. 1 tensor: "
+                     "only in B.\"");
+}
+
+// An integer tensor is not compared, one of another shape is beyond any tolerance.
+Test(page, of_two_traces_names_what_has_no_difference) {
+    check_difference(
+        "pass",
+        "tensors[\"model.layers.1.mlp.fc1\"][0] = \"I32\";"
+        " tensors[\"model.norm\"][1] = [5, 384]",
+        "[" FACTS ", [...document.querySelectorAll(`#diff .choice button`)].map(b => "
+        "b.textContent)]",
+        "[\"<b>The first stage off by more than its tolerance is final_norm.</b> 1 tensor: another "
+        "shape in B than in A. 1 tensor: not compared: not floating-point numbers of at most 32 "
+        "bits.\",[\"beyond the tolerance: 1\",\"not known to be the same bits: 2\",\"all: 107\"]]");
+}
+
+// Clicks at the entries of logits and of attention weights: the view that comes into sight, and
+// what is chosen there. The names of GPT-2 have their layer elsewhere, and in most traces the head
+// lm_head gives the logits.
+Test(page, of_two_traces_opens_logits_and_attention_where_they_are_shown) {
+    check_difference(
+        "tensors[\"transformer.h.4.attn.attn_weights\"] ="
+        " tensors.pop(\"model.layers.4.self_attn.attn_weights\"); del tensors[\"logits\"]",
+        "put(\"lm_head\", 3 * 2048 + 5, 99);"
+        " put(\"transformer.h.4.attn.attn_weights\", 2 * 100 + 7 * 10 + 1, 0.9)",
+        "[`lm_head`, `transformer.h.4.attn.attn_weights`].map(id => {\n"
+        "  let seen;\n"
+        "  Element.prototype.scrollIntoView = function () { seen = this.id; };\n"
+        "  [...document.querySelectorAll(`#diff td button`)]"
+        ".find(b => b.textContent.endsWith(id)).click();\n"
+        "  return [seen, chosen.position, seen === `head` && [chosen.layer, chosen.head]];\n"
+        "})",
+        "[[\"sampler\",3,false],[\"head\",7,[4,2]]]");
+}

@@ -871,7 +871,10 @@ Test(view, two_traces_show_the_first_difference_that_diff_names) {
     SafetensorsFile file_a = open_trace(a), file_b = open_trace(b);
     json_array_foreach(json_object_get(diff, "entries"), i, entry) {
         const char *id = text_of(entry, "id");
+        bool logits = !strcmp(id, "logits"), weights = strstr(id, "attn_weights");
+        CHECK_STRING(text_of(entry, "view"), logits ? "sampler" : weights ? "head" : "tensor");
         if (strcmp(id, "3.ffn_out")) continue;
+        CHECK_INT(integer_of(entry, "layer"), 3);
         float *x = trace_values(&file_a, "model.layers.3.mlp.fc2", 6, 192);
         float *y = trace_values(&file_b, "model.layers.3.mlp.fc2", 6, 192), most = 0;
         for (size_t j = 0; j < 6 * 192; j++)
@@ -886,6 +889,66 @@ Test(view, two_traces_show_the_first_difference_that_diff_names) {
     close_page(&p);
     free(a);
     free(b);
+}
+
+// The entry of the tensor that has this name or is this stage.
+static const json_t *entry_of(const PageFile *p, const char *id) {
+    size_t i;
+    const json_t *entry, *entries = json_object_get(json_object_get(p->core, "diff"), "entries");
+    json_array_foreach(entries, i, entry) if (!strcmp(text_of(entry, "id"), id)) return entry;
+    TEST_FAIL("no entry %s", id);
+    return NULL;
+}
+
+// Equal values may have other bits; a tensor may be in one trace only, or have no difference.
+Test(view, two_traces_say_what_was_compared) {
+    static const int64_t ids[] = {5, 6};
+    static const float a[] = {1, 0}, b[] = {1, -0.0f};
+    static const uint16_t narrow[] = {0x3f80, 0}; // bfloat16
+    const WriterTensor A[] = {
+        {"input_ids", "I64", 1, {2}, ids, sizeof ids}, {"same", "F32", 2, {2, 1}, a, sizeof a},
+        {"zero", "F32", 2, {2, 1}, a, sizeof a},       {"type", "F32", 2, {2, 1}, a, sizeof a},
+        {"shape", "F32", 2, {2, 1}, a, sizeof a},      {"integers", "I64", 1, {2}, ids, sizeof ids},
+        {"a", "F32", 2, {2, 1}, a, sizeof a},
+    };
+    const WriterTensor B[] = {
+        {"input_ids", "I64", 1, {2}, ids, sizeof ids},
+        {"same", "F32", 2, {2, 1}, a, sizeof a},
+        {"zero", "F32", 2, {2, 1}, b, sizeof b},
+        {"type", "BF16", 2, {2, 1}, narrow, sizeof narrow},
+        {"shape", "F32", 2, {1, 2}, a, sizeof a},
+        {"integers", "I64", 1, {2}, ids, sizeof ids},
+        {"b", "F32", 2, {2, 1}, a, sizeof a},
+        {"c", "F32", 2, {2, 1}, a, sizeof a},
+    };
+    static const struct {
+        const char *id, *verdict;
+        int same; // bits; -1: not said
+    } WANTED[] = {{"same", "within", 1},
+                  {"zero", "within", 0},
+                  {"type", "within", 0},
+                  {"shape", "other shape", -1},
+                  {"integers", "not compared", -1}};
+    const char *paths[] = {test_temporary("in-a.safetensors"), test_temporary("in-b.safetensors")};
+    for (int i = 0; i < 2; i++) {
+        size_t size = 0, count = i ? sizeof B / sizeof *B : sizeof A / sizeof *A;
+        char *bytes = safetensors_bytes(&size, i ? B : A, count, 0);
+        test_write_file(paths[i], bytes, size);
+        free(bytes);
+    }
+    PageFile p = view_traces(paths[0], paths[1], "");
+    const json_t *diff = json_object_get(p.core, "diff");
+    CHECK_INT(integer_of(diff, "onlyA"), 1);
+    CHECK_INT(integer_of(diff, "onlyB"), 2);
+    for (size_t i = 0; i < sizeof WANTED / sizeof *WANTED; i++) {
+        const json_t *entry = entry_of(&p, WANTED[i].id);
+        const json_t *same = json_object_get(entry, "sameBits");
+        CHECK_STRING(text_of(entry, "verdict"), WANTED[i].verdict);
+        CHECK((same ? json_is_true(same) : -1) == WANTED[i].same, "%s", WANTED[i].id);
+        CHECK_INT(integer_of(entry, "layer"), -1);
+    }
+    CHECK(json_is_null(json_object_get(entry_of(&p, "integers"), "view")));
+    close_page(&p);
 }
 
 // ---- sizes, refusals ----
