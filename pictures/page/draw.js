@@ -56,9 +56,14 @@ const cut = (text, length) => (text.length > length ? text.slice(0, length - 1) 
 
 // ---- canvases ----
 
-// Sets the size in CSS pixels; the context draws in them, at the screen's resolution.
+// A larger canvas stays empty in one browser or another: Chromium has 65,535 pixels a side, Firefox 32,767,
+// Safari on iOS 16,777,216 in all.
+const MOST_ALONG = 16000, MOST_PIXELS = 16e6;
+
+// Sets the size in CSS pixels; the context draws in them, at the screen's resolution or as near to
+// it as a canvas may be large.
 function fitCanvas(canvas, width, height) {
-    const ratio = Math.min(window.devicePixelRatio || 1, 16000 / Math.max(width, height));
+    const ratio = Math.min(window.devicePixelRatio || 1, MOST_ALONG / Math.max(width, height), Math.sqrt(MOST_PIXELS / (width * height)));
     canvas.width = Math.max(1, Math.round(width * ratio));
     canvas.height = Math.max(1, Math.round(height * ratio));
     canvas.style.width = width + "px";

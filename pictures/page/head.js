@@ -64,7 +64,9 @@ addView({
     // Row by row from the numbers; scores are computed once for the picture and kept for hovers.
     drawMatrix() {
         const room = Math.min(roomIn(this.scroll), 520);
-        this.cell = Math.max(6, Math.min(34, Math.floor((room - this.left) / tokens)));
+        // At least 6 pixels, as long as all cells fit into a canvas: labels stay sharp.
+        const least = Math.max(1, Math.min(6, Math.floor((Math.sqrt(MOST_PIXELS) - this.left - 4) / tokens)));
+        this.cell = Math.max(least, Math.min(34, Math.floor((room - this.left) / tokens)));
         const values = (this.values = new Float64Array(triangle(tokens)));
         let low = Infinity, high = -Infinity;
         for (let i = 0, k = 0; i < tokens; i++) for (let j = 0; j <= i; j++, k++) {

@@ -55,15 +55,16 @@ class MatrixPicture {
         const { rows, columns, values } = matrix;
         const limit = (this.limit = colorLimit(values)), colors = ramp("signed").words;
         const nan = packedHex(NAN_COLOR), infinite = packedHex(INFINITY_COLOR[themeName()]);
-        const picture = pixels(rows, columns, (r, c) => {
+        const colorAt = (r, c) => {
             const x = values[r * columns + c];
             if (Number.isFinite(x)) return colors[shade(0.5 + x / limit / 2)];
             return Number.isNaN(x) ? nan : infinite;
-        });
+        };
         const context = fitCanvas(this.canvas, this.perBand * this.cellWidth + 2, this.bands * this.bandHeight);
         for (let b = 0; b < this.bands; b++) {
             const from = b * this.perBand, width = Math.min(this.perBand, columns - from);
-            context.drawImage(picture, from, 0, width, rows, 0, b * this.bandHeight, width * this.cellWidth, rows * this.cellHeight);
+            const picture = pixels(rows, width, (r, c) => colorAt(r, from + c)); // of all columns it would be too wide
+            context.drawImage(picture, 0, b * this.bandHeight, width * this.cellWidth, rows * this.cellHeight);
         }
         this.markSpecial(context);
         this.markCell(context, row, column);

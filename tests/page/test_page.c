@@ -1,6 +1,7 @@
 // The page of `view` in a browser: tests/page/check_page.py clicks through it in Chromium and
-// compares what it shows with a trace of the same run; check_value.py asks it for one value.
-// Skipped where Chromium is absent.
+// compares what it shows with a trace of the same run; check_value.py asks it for one value;
+// check_use.py is its readers' keyboards, fingers, languages and large models. Skipped where
+// Chromium is absent.
 #include "tests/support/program.h"
 
 #include <unistd.h>
@@ -230,4 +231,9 @@ Test(page, of_two_traces_opens_logits_and_attention_where_they_are_shown) {
         "  return [seen, chosen.position, seen === `head` && [chosen.layer, chosen.head]];\n"
         "})",
         "[[\"sampler\",3,false],[\"head\",7,[4,2]]]");
+}
+
+Test(page, serves_keyboards_touch_right_to_left_text_and_large_matrices) {
+    check_in_browser("$RUN view $PROMPT -n 4 --out $DIR/page.html -q || exit",
+                     "/usr/bin/python3 tests/page/check_use.py $DIR/page.html");
 }

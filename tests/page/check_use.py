@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Opens a page of `view` in Chromium and uses it as its readers may: with a keyboard, on a touch
+screen, with text that is written from right to left, with matrices larger than a canvas may be.
+
+    tests/page/check_use.py PAGE.html        a page of `view MODEL`
+
+Prints a line for each check that fails. Exit code 1 where a check fails, 77 without a Chromium.
+Python's standard library only.
+"""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from browser import Browser, find  # noqa: E402
+
+failures = []
+
+
+def check(holds, *what):
+    if not holds:
+        failures.append(" ".join(map(str, what)))
+
+
+# ---- large pictures ----
+
+def check_large(browser):
+    """The logits of a vocabulary of 256,000 tokens, the last row and column above zero."""
+    color = browser.run("""(() => {
+        const rows = 2, columns = 256000, values = new Float32Array(rows * columns).fill(-1);
+        values[rows * columns - 1] = 1;
+        const picture = new MatrixPicture("large", () => {});
+        document.body.append(picture.scroll, picture.grid);
+        picture.show({ values, rows, columns, exact: true, rowName: () => "", columnName: () => "" }, 0, 0);
+        const ratio = picture.canvas.width / parseFloat(picture.canvas.style.width);
+        const pixel = el("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+        const at = (row, column) => {
+            const [x, y] = picture.originOf(row, column);
+            pixel.clearRect(0, 0, 1, 1);
+            pixel.drawImage(picture.canvas, Math.floor((x + picture.cellWidth / 2) * ratio), Math.floor((y + picture.cellHeight / 2) * ratio), 1, 1, 0, 0, 1, 1);
+            return [...pixel.getImageData(0, 0, 1, 1).data];
+        };
+        const colors = [at(1, 0), at(0, columns - 2), at(rows - 1, columns - 1)];
+        picture.scroll.remove();
+        picture.grid.remove();
+        return colors;
+    })()""")
+    first, before, last = color
+    check(all(c[2] > c[0] and c[3] == 255 for c in (first, before)), "numbers below zero among 256,000 columns have the colours", first, before)
+    check(last[0] > last[2] and last[3] == 255, "one above zero in the last of 256,000 columns has the colour", last)
+    for width, height in ((8074, 8074), (40000, 20), (30, 70000), (300, 200)):
+        size = browser.run(f"(c => {{ fitCanvas(c, {width}, {height}); return [c.width, c.height]; }})(document.createElement('canvas'))")
+        check(max(size) <= 16384 and size[0] * size[1] <= 1 << 24, f"a canvas of {width} x {height} takes", size)
+    check(size == [300, 200], "a small canvas takes", size)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    if not find():
+        print("no Chromium on this machine")
+        sys.exit(77)
+    with Browser() as browser:
+        browser.open(sys.argv[1])
+        browser.wait_for("views.every(view => view.section || !view.present())")
+        check_large(browser)
+        failures.extend(browser.messages)
+    print(*("FAILED " + line for line in failures[:40]), sep="\n", end="\n" if failures else "")
+    print(f"{len(failures)} failures")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()
