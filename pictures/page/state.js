@@ -15,7 +15,8 @@ function addView(view) {
     views.push(view);
 }
 
-const clamp = (x, count) => Math.max(0, Math.min(count - 1, x));
+// The nearest of 0 .. count - 1: a field may hold a fraction.
+const clamp = (x, count) => Math.max(0, Math.min(count - 1, Math.round(x)));
 
 function choose(change) {
     const before = { ...chosen };

@@ -22,6 +22,16 @@ def check(holds, *what):
         failures.append(" ".join(map(str, what)))
 
 
+def view(name):
+    return f"views.find(v => v.id === '{name}')"
+
+
+def show(browser, name):
+    browser.run(f"(document.getElementById('{name}').scrollIntoView(), 0)")
+    browser.settle()
+    browser.wait_for("views.every(view => !view.near || !view.stale)")
+
+
 # ---- large pictures ----
 
 def check_large(browser):
@@ -54,6 +64,20 @@ def check_large(browser):
     check(size == [300, 200], "a small canvas takes", size)
 
 
+# ---- fields ----
+
+def check_fields(browser):
+    """A fraction typed in chooses the nearest cell."""
+    show(browser, "tensor")
+    browser.run("(([r, c]) => { r.value = '1.2'; c.value = '2.7'; c.dispatchEvent(new Event('change')); })([...document.querySelectorAll('#tensor input')])")
+    browser.wait_for(f"!{view('tensor')}.stale")
+    chosen = browser.run("[chosen.position, chosen.cell]")
+    check(chosen == [browser.run(f"positionOfRow({view('tensor')}.current(), 1)"), 3], "row 1.2 and column 2.7 chose", chosen)
+    shown = browser.run("[...document.querySelectorAll('#tensor input')].map(input => input.value)")
+    check(shown == ["1", "3"], "after fractions the fields have", shown)
+    browser.run("(choose({position: 1, cell: 3}), 0)")
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -64,6 +88,7 @@ def main():
         browser.open(sys.argv[1])
         browser.wait_for("views.every(view => view.section || !view.present())")
         check_large(browser)
+        check_fields(browser)
         failures.extend(browser.messages)
     print(*("FAILED " + line for line in failures[:40]), sep="\n", end="\n" if failures else "")
     print(f"{len(failures)} failures")
