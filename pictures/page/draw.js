@@ -47,12 +47,21 @@ const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 // ---- tokens ----
 
 const VISIBLE = { "\n": "↵", "\t": "⇥", "\r": "␍" };
-const pieceOf = (id) => (core.pieces && core.pieces[id] !== undefined ? core.pieces[id] : "#" + id);
-const withoutControls = (text) => text.replace(/[\n\t\r]/g, (c) => VISIBLE[c]).replace(/[\u0000-\u001f\u007f]/g, "·");
-// In lists a leading space is part of the name; beside other tokens it is only in the way.
-const tokenName = (id) => withoutControls(pieceOf(id)).replace(/ /g, "␣") || "∅";
-const tokenLabel = (t) => withoutControls(pieceOf(core.ids[t])).trim() || tokenName(core.ids[t]);
+// Controls, among them those of the direction of text: what is_active_character
+// (commands/shared/output.h) has, but "\r".
+const ACTIVE = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const pieceOf = (id) => (core.pieces && core.pieces[id] !== undefined ? core.pieces[id].replace(ACTIVE, "·") : "#" + id);
+const onOneLine = (text) => text.replace(/[\n\t\r]/g, (c) => VISIBLE[c]);
 const cut = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
+// A token with its own direction: two that are written from right to left would otherwise be one
+// run with what stands between them, the second to the left of the first.
+const isolated = (text) => `\u2068${text}\u2069`;
+// In lists a leading space is part of the name; beside other tokens it is only in the way.
+const tokenName = (id, most = Infinity) => isolated(cut(onOneLine(pieceOf(id)).replace(/ /g, "␣") || "∅", most));
+function tokenLabel(t, most = Infinity) {
+    const text = onOneLine(pieceOf(core.ids[t])).trim();
+    return text ? isolated(cut(text, most)) : tokenName(core.ids[t], most);
+}
 
 // ---- canvases ----
 

@@ -98,7 +98,7 @@ addView({
             const here = i === chosen.position;
             if (i % every && !here) continue;
             context.fillStyle = cssColor(here ? "accent" : "soft");
-            context.fillText(cut(tokenLabel(i), 10), this.left - 6, this.top + (i + 0.5) * this.cell);
+            context.fillText(tokenLabel(i, 10), this.left - 6, this.top + (i + 0.5) * this.cell);
         }
         context.strokeStyle = cssColor("accent");
         context.lineWidth = 1.5;
@@ -128,9 +128,9 @@ addView({
         for (let j = 0; j <= chosen.position; j++) line(chosen.position, j, true);
         for (let i = 0; i < tokens; i++) {
             const here = i === chosen.position, w = i <= chosen.position ? weight(chosen.position, i) : 0;
-            if (i % every === 0 || here) nodes.push(svg("text", { x: x0 - 6, y: y(i) + 4, "text-anchor": "end", class: here ? "here" : "" }, cut(tokenLabel(i), 10)));
+            if (i % every === 0 || here) nodes.push(svg("text", { x: x0 - 6, y: y(i) + 4, "text-anchor": "end", class: here ? "here" : "" }, tokenLabel(i, 10)));
             if (i % every === 0 || w > 0.05)
-                nodes.push(svg("text", { x: x1 + 6, y: y(i) + 4, class: w > 0.05 ? "strong" : "" }, cut(tokenLabel(i), 8) + (w > 0.02 ? ` ${Math.round(100 * w)} %` : "")));
+                nodes.push(svg("text", { x: x1 + 6, y: y(i) + 4, class: w > 0.05 ? "strong" : "" }, tokenLabel(i, 8) + (w > 0.02 ? ` ${Math.round(100 * w)} %` : "")));
         }
         this.lines.setAttribute("viewBox", `0 0 ${width} ${height}`);
         this.lines.setAttribute("width", width);
@@ -146,7 +146,7 @@ addView({
             return [label, orDash(headStat(layer, head, position, name), text), orDash(mean, text), orDash(mean, () => rankOfHead(layer, head, name))];
         };
         const inBits = (x) => x.toFixed(2) + " bits";
-        this.facts.replaceChildren(table("numbers of the head", ["", `“${cut(tokenLabel(position), 9)}”`, "mean", "rank"], [
+        this.facts.replaceChildren(table("numbers of the head", ["", `“${tokenLabel(position, 9)}”`, "mean", "rank"], [
             row("entropy", "entropy", inBits),
             row("share of the maximum", "share", percent),
             row("on the first token", "first", percent),

@@ -113,7 +113,7 @@ function tokenLabels(x, tops, shares, scale) {
         nodes.push(svg("rect", { class: "node", x: x - 6, y: tops[j], width: 6, height: Math.max(0.8, shares[j] * scale) }));
         if (taken.some((other) => Math.abs(other - y) < 12)) continue;
         taken.push(y);
-        nodes.push(svg("text", { x: x - 10, y: y + 4, "text-anchor": "end" }, cut(tokenLabel(j), 9)));
+        nodes.push(svg("text", { x: x - 10, y: y + 4, "text-anchor": "end" }, tokenLabel(j, 9)));
     }
     return nodes;
 }

@@ -107,10 +107,10 @@ addView({
 
     drawColumn(context, t) {
         const x = this.left + t * this.columnWidth, w = this.columnWidth - 1, last = decidesAt(t);
-        const label = cut(tokenLabel(t), Math.max(1, Math.floor(w / 6.2)));
+        const label = tokenLabel(t, Math.max(1, Math.floor(w / 6.2)));
         const text = (r, bold) => {
             context.font = (bold ? "600 " : "") + "11px system-ui, sans-serif";
-            context.fillText(cut(tokenName(lensId(r, t, 0)), Math.max(1, Math.floor(w / 6.9))), x + 3, this.top + (r + 0.5) * this.rowHeight + 0.5);
+            context.fillText(tokenName(lensId(r, t, 0), Math.max(1, Math.floor(w / 6.9))), x + 3, this.top + (r + 0.5) * this.rowHeight + 0.5);
         };
         context.textAlign = "left";
         context.fillStyle = cssColor("soft");

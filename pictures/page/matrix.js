@@ -14,8 +14,8 @@ function colorLimit(values) {
     return sorted[Math.floor(0.99 * (sorted.length - 1))] || sorted[sorted.length - 1] || 1;
 }
 
-// matrix: {values (rows x columns), rows, columns, exact, digits (where it is not), rowName(r),
-// columnName(c)}
+// matrix: {values (rows x columns), rows, columns, exact, digits (where it is not), rowName(r, most
+// characters), columnName(c)}
 class MatrixPicture {
     constructor(label, pick) {
         this.canvas = el("canvas", { role: "img", "aria-label": label });
@@ -121,7 +121,7 @@ class MatrixPicture {
     hover(x, y, event) {
         const cell = this.matrix && this.cellAt(x, y);
         if (!cell) return hideTip();
-        showTip(event, `[${cell[0]}, ${cell[1]}]  ${this.matrix.rowName(cell[0])}${this.matrix.columnName(cell[1])}`, this.text(...cell));
+        showTip(event, `[${cell[0]}, ${cell[1]}]  ${this.matrix.rowName(cell[0], 12)}${this.matrix.columnName(cell[1])}`, this.text(...cell));
     }
 
     showNumbers(row, column) {
@@ -130,7 +130,7 @@ class MatrixPicture {
         const r0 = Math.max(0, Math.min(row - 3, rows - GRID_ROWS)), c0 = Math.max(0, Math.min(column - (fit >> 1), columns - fit));
         const across = Array.from({ length: Math.min(fit, columns) }, (_, i) => c0 + i);
         const cells = Array.from({ length: Math.min(GRID_ROWS, rows) }, (_, i) => r0 + i).map((r) => [
-            cut(`${r} ${rowName(r)}`.trim(), 16), ...across.map((c) => el("span", r === row && c === column ? { class: "here" } : null, this.text(r, c)))]);
+            `${r} ${rowName(r, 13 - String(r).length)}`.trim(), ...across.map((c) => el("span", r === row && c === column ? { class: "here" } : null, this.text(r, c)))]);
         this.rowInput.value = row;
         this.columnInput.value = column;
         this.grid.replaceChildren(table("numbers around the chosen cell", ["", ...across.map(String)], cells, ["", ...across.map(() => "n")]));

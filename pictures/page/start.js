@@ -21,7 +21,7 @@ function pageHead() {
     const known = core.pieces && core.ids.some((id) => core.pieces[id] !== undefined);
     if (!known) return el("header", null, el("h1", null, `${core.kind === "diff" ? "Two traces" : "A trace"} of ${tokens} tokens`), el("p", { class: "run" }, runFacts()));
     return el("header", null,
-        el("h1", null, cut(text(0, prompt).trim(), 240), prompt < tokens ? el("span", { class: "own" }, cut(text(prompt, tokens), 240)) : null),
+        el("h1", { dir: "auto" }, cut(text(0, prompt).trim(), 240), prompt < tokens ? el("span", { class: "own" }, cut(text(prompt, tokens), 240)) : null),
         el("p", { class: "run" }, runFacts()));
 }
 
@@ -49,7 +49,7 @@ function buildBar() {
 
 function drawBar() {
     const { position, layer, head } = chosen;
-    bar.items.position.textContent = `${position} “${cut(tokenLabel(position), 10)}”`;
+    bar.items.position.textContent = `${position} “${tokenLabel(position, 10)}”`;
     if (bar.items.layer) bar.items.layer.textContent = layer;
     if (bar.items.head) bar.items.head.textContent = head;
     bar.spoken.textContent = `token ${position} ${tokenLabel(position)}, layer ${layer}, head ${head}`;
@@ -71,7 +71,7 @@ const STEPS = {
     h: ["head", 1], H: ["head", -1], l: ["layer", 1], L: ["layer", -1],
 };
 
-// A slider, a list or a field keeps its own keys.
+// A slider, a list or a field keeps its own keys; a box that scrolls keeps the arrows.
 function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     if (event.key === "?") showHelp();

@@ -61,7 +61,7 @@ addView({
         this.showFacts(stage);
         this.picture.show({
             values: stageValues(stage.id), rows: stage.rows, columns: width, exact: isExact(stage), digits: stageDigits(stage),
-            rowName: (r) => `“${cut(tokenLabel(positionOfRow(stage, r)), 12)}”`, columnName: (c) => this.headOf(stage, c),
+            rowName: (r, most) => `“${tokenLabel(positionOfRow(stage, r), most)}”`, columnName: (c) => this.headOf(stage, c),
         }, row, column);
         this.drawSpikes(stage, row, width);
         this.showExtremes(stage);
@@ -130,7 +130,7 @@ addView({
 
     showExtremes(stage) {
         const line = ([r, c, value]) => [el("button", { type: "button", class: "plain", onclick: () => choose({ position: positionOfRow(stage, r), cell: c }) }, String(c)),
-            cut(tokenLabel(positionOfRow(stage, r)), 12), stage.coding === "heads" ? about(value, stageDigits(stage)) : exact(fromJson(value))];
+            tokenLabel(positionOfRow(stage, r), 12), stage.coding === "heads" ? about(value, stageDigits(stage)) : exact(fromJson(value))];
         this.extremes.replaceChildren(table("ten largest", ["channel", "token", "value"], stage.extremes.map(line), ["", "", "n"]));
     },
 });

@@ -36,7 +36,7 @@ addView({
             type: "button", class: "token", title: `position ${t}, id ${core.ids[t]}`,
             "aria-label": `position ${t}: ${tokenName(core.ids[t])}${surprise == null ? "" : `, ${bits(surprise)} bits`}`,
             onclick: () => choose({ position: t }),
-        }, el("b", null, cut(tokenLabel(t), 24)), below ? el("small", null, below) : null);
+        }, el("b", null, tokenLabel(t, 24)), below ? el("small", null, below) : null);
     },
 
     // Colours depend on the theme; they are set again only where that has changed.

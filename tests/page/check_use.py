@@ -78,6 +78,37 @@ def check_fields(browser):
     browser.run("(choose({position: 1, cell: 3}), 0)")
 
 
+# ---- text from right to left ----
+
+# The middle of the first character of each of the words in the text of an element.
+PLACES = """((node, words) => words.map((word) => {
+    const text = document.createTreeWalker(node, NodeFilter.SHOW_TEXT).nextNode(), range = document.createRange(), at = text.data.indexOf(word);
+    if (at < 0) return null;
+    range.setStart(text, at);
+    range.setEnd(text, at + 1);
+    const box = range.getBoundingClientRect();
+    return (box.left + box.right) / 2;
+}))"""
+
+
+def check_right_to_left(browser):
+    """Tokens in Hebrew and Arabic stand where they belong; what changes the direction is shown as a dot."""
+    browser.run("(core.pieces[core.ids[5]] = ' אבג', core.pieces[core.ids[2]] = 'مرح', core.pieces[core.ids[3]] = 'a\\u202e\\u0085\\u2069b\\n', redraw(), choose({position: 5}), 0)")
+    show(browser, "head")
+    left, top, cell = browser.run(f"(v => [v.left, v.top, v.cell])({view('head')})")
+    browser.move(*browser.place("#head canvas", left + 2.5 * cell, top + 5.5 * cell))
+    browser.settle(0)
+    words = ["5 ", "אבג", "→", "2 ", "مرح"]
+    places = browser.run(f"{PLACES}(document.getElementById('tip'), {words})")
+    check(None not in places and places == sorted(places), "in the tip", browser.run("document.getElementById('tip').textContent"), "words stand at", places)
+    for selector in ("#bar b", "#head table th:nth-child(2)", "#head svg text.here", "#tensor h3 ~ div h3"):
+        shown = browser.run(f"document.querySelector({selector!r}).textContent")
+        check("\u2068אבג\u2069" in shown.replace("␣", ""), "not apart from its surroundings:", selector, ascii(shown))
+    shown = browser.run("[tokenLabel(3), tokenName(core.ids[3]), pageHead().querySelector('h1').textContent.slice(0, 200)]")
+    check(shown[:2] == ["\u2068a···b↵\u2069"] * 2, "controls of the direction are shown as", ascii(shown))
+    check("a···b" in shown[2] and not set(shown[2]) & set("\u202e\u0085\u2069"), "the heading has", ascii(shown[2]))
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -89,6 +120,7 @@ def main():
         browser.wait_for("views.every(view => view.section || !view.present())")
         check_large(browser)
         check_fields(browser)
+        check_right_to_left(browser)
         failures.extend(browser.messages)
     print(*("FAILED " + line for line in failures[:40]), sep="\n", end="\n" if failures else "")
     print(f"{len(failures)} failures")
