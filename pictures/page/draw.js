@@ -97,6 +97,7 @@ function pixels(rows, columns, colorAt) {
 }
 
 // Calls over(x, y) in the canvas' CSS pixels and leave() behind it; click(x, y) where it is given.
+// A finger that taps does not move, and leaves before its click: that one calls over too.
 function onPointer(canvas, over, leave, click) {
     const at = (event, f) => {
         const box = canvas.getBoundingClientRect();
@@ -104,7 +105,14 @@ function onPointer(canvas, over, leave, click) {
     };
     canvas.addEventListener("pointermove", (event) => at(event, over));
     canvas.addEventListener("pointerleave", leave);
-    if (click) canvas.addEventListener("click", (event) => at(event, click));
+    canvas.addEventListener("click", (event) => {
+        at(event, over);
+        if (!click) return;
+        at(event, click);
+        // Arrows go on from what was chosen; in the box, which a click focuses, they would scroll it.
+        const box = canvas.closest(".scroll");
+        if (box && box === document.activeElement) box.blur();
+    });
 }
 
 // ---- the tip ----
@@ -136,6 +144,14 @@ function choice(label, options, value, pick) {
     press(value);
     group.press = press;
     return group;
+}
+
+// Replaces the children; the focus stays at the control with the same data-value.
+function refill(node, ...children) {
+    const focused = node.contains(document.activeElement) ? document.activeElement.dataset.value : undefined;
+    node.replaceChildren(...children);
+    const now = [...node.querySelectorAll("[data-value]")].find((control) => control.dataset.value === focused);
+    if (now) now.focus({ preventScroll: true });
 }
 
 // A table: head is a list of words, rows lists of cells. Classes of columns: "n" is a number.

@@ -48,7 +48,7 @@ addView({
         if (ids.length > 1) options.push(["difference", "first − second"]);
         const shares = core.attribution.parts.map((_, part) => this.share(part));
         this.total = sum(shares);
-        this.targets.replaceChildren(choice("logit of", options, this.target, (key) => { this.target = key; this.draw(); }),
+        refill(this.targets, choice("logit of", options, this.target, (key) => { this.target = key; this.draw(); }),
             el("span", { class: "soft" }, "sum ", el("b", null, short(this.total, 6))));
         this.drawPicture(shares);
         this.showLargest(shares);

@@ -74,6 +74,7 @@ const STEPS = {
 // A slider, a list or a field keeps its own keys; a box that scrolls keeps the arrows.
 function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (event.key.startsWith("Arrow") && event.target.closest(".scroll")) return;
     if (event.key === "?") showHelp();
     else if (event.key === "t") switchTheme();
     else if (STEPS[event.key] && !help.open) {
@@ -124,6 +125,8 @@ function start() {
     drawView(first);
     drawBar();
     document.addEventListener("keydown", onKey);
+    // A mouse that goes elsewhere leaves what the tip is of, a finger does not.
+    document.addEventListener("pointerdown", (event) => { if (event.pointerType !== "mouse") hideTip(); });
     darkSystem.addEventListener("change", () => redraw());
     let width = window.innerWidth;
     window.addEventListener("resize", () => {

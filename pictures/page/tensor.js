@@ -78,11 +78,11 @@ addView({
 
     drawChips(current) {
         const button = (stage) => el("button", {
-            type: "button", "aria-pressed": String(stage === current), "data-stage": stage.id, title: STAGE_WORDS[stage.stage] || stage.id,
+            type: "button", "aria-pressed": String(stage === current), "data-value": stageKey(stage), title: STAGE_WORDS[stage.stage] || stage.id,
             onclick: () => choose({ stage: stageKey(stage), cell: null }),
         }, stage.stage || stage.id.split(".").slice(-2).join("."));
         const outside = core.stages.filter((s) => s.layer < 0), inside = core.stages.filter((s) => s.layer === chosen.layer);
-        this.chips.replaceChildren(...inside.map(button), el("span", { class: "soft" }, inside.length && outside.length ? "outside the layers" : ""), ...outside.map(button));
+        refill(this.chips, ...inside.map(button), el("span", { class: "soft" }, inside.length && outside.length ? "outside the layers" : ""), ...outside.map(button));
     },
 
     showFacts(stage) {
@@ -129,8 +129,8 @@ addView({
     },
 
     showExtremes(stage) {
-        const line = ([r, c, value]) => [el("button", { type: "button", class: "plain", onclick: () => choose({ position: positionOfRow(stage, r), cell: c }) }, String(c)),
+        const line = ([r, c, value], i) => [el("button", { type: "button", class: "plain", "data-value": i, onclick: () => choose({ position: positionOfRow(stage, r), cell: c }) }, String(c)),
             tokenLabel(positionOfRow(stage, r), 12), stage.coding === "heads" ? about(value, stageDigits(stage)) : exact(fromJson(value))];
-        this.extremes.replaceChildren(table("ten largest", ["channel", "token", "value"], stage.extremes.map(line), ["", "", "n"]));
+        refill(this.extremes, table("ten largest", ["channel", "token", "value"], stage.extremes.map(line), ["", "", "n"]));
     },
 });

@@ -170,6 +170,11 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def tap(self, x, y):
+        """A finger that does not move; needs Emulation.setTouchEmulationEnabled. The click comes a moment later."""
+        self.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
     def place(self, selector, x=None, y=None):
         """Scrolls an element into sight; the window coordinates of its middle, or of (x, y) in it."""
         script = """(([selector, x, y]) => {

@@ -109,6 +109,56 @@ def check_right_to_left(browser):
     check("a···b" in shown[2] and not set(shown[2]) & set("\u202e\u0085\u2069"), "the heading has", ascii(shown[2]))
 
 
+# ---- keyboard ----
+
+def check_arrows(browser):
+    """Arrows scroll a box that has the focus by keyboard; behind a click they choose."""
+    show(browser, "lens")
+    browser.run("(choose({position: 3}), document.querySelector('#lens .scroll').style.width = '200px', document.querySelector('#lens .scroll').focus(), 0)")
+    browser.run("(document.querySelector('#lens .scroll').scrollLeft = 0)")
+    browser.key("ArrowRight")
+    browser.settle(0.3)
+    check(browser.run("document.querySelector('#lens .scroll').scrollLeft") > 0, "an arrow does not scroll the box of the lens")
+    check(browser.run("chosen.position") == 3, "an arrow in a box that scrolls chose position", browser.run("chosen.position"))
+    browser.run("(document.querySelector('#lens .scroll').style.width = '', document.activeElement.blur(), 0)")
+    left, top, width, height = browser.run(f"(v => [v.left, v.top, v.columnWidth, v.rowHeight])({view('lens')})")
+    browser.click(*browser.place("#lens canvas", left + 2.5 * width, top + 1.5 * height))
+    browser.key("ArrowRight")
+    check(browser.run("chosen.position") == 3, "an arrow behind a click on position 2 chose", browser.run("chosen.position"))
+
+
+def check_focus(browser):
+    """A button that was pressed still has the focus, although all of its group are made anew."""
+    for selector in ("#logit .choice button:nth-of-type(2)", "#tensor .panel tr:nth-child(3) button", "#tensor .chips button:nth-of-type(3)"):
+        show(browser, selector[1:].split()[0])
+        browser.run(f"(b => {{ b.focus(); b.click(); }})(document.querySelector('{selector}'))")
+        browser.settle()
+        check(browser.run(f"document.activeElement === document.querySelector('{selector}')"), "a press takes the focus away from", selector)
+        check(browser.run(f"document.querySelector('{selector}').getAttribute('aria-pressed')") in ("true", None), "not pressed:", selector)
+    name = browser.run("(choose({layer: chosen.layer ? 0 : 1}), document.querySelector('#tensor .chips button:nth-of-type(3)').textContent)")
+    check(browser.run("document.activeElement.textContent") == name, "in another layer the focus is no longer at the stage", name)
+    browser.run("(document.activeElement.blur(), 0)")
+
+
+# ---- touch ----
+
+def check_touch(browser):
+    """A still tap shows the number of a weight and of a part; the next tap elsewhere hides it."""
+    browser.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    tip = "(t => t.style.opacity === '1' ? t.textContent : '')(document.getElementById('tip'))"
+    for name, place, wanted in (("head", "[v.left + 1.5 * v.cell, v.top + 4.5 * v.cell]", "4 “"),
+                                ("logit", "[v.left + 0.5 * v.step, v.top + 1.5 * v.rowHeight]", "layer 0, ")):
+        show(browser, name)
+        x, y = browser.run(f"(v => {place})({view(name)})")
+        browser.tap(*browser.place(f"#{name} canvas", x, y))
+        browser.settle(0.4)
+        check(browser.run(tip).startswith(wanted), f"a tap in {name} shows", browser.run(tip) or "nothing")
+        browser.tap(*browser.place(f"#{name} .says"))
+        browser.settle(0.4)
+        check(browser.run(tip) == "", "after a tap elsewhere the tip is still", browser.run(tip))
+    browser.send("Emulation.setTouchEmulationEnabled", enabled=False)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -121,6 +171,9 @@ def main():
         check_large(browser)
         check_fields(browser)
         check_right_to_left(browser)
+        check_arrows(browser)
+        check_focus(browser)
+        check_touch(browser)
         failures.extend(browser.messages)
     print(*("FAILED " + line for line in failures[:40]), sep="\n", end="\n" if failures else "")
     print(f"{len(failures)} failures")
