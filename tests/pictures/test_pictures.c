@@ -261,6 +261,95 @@ Test(pictures, svg_has_texts_as_text_and_a_run_as_one_square) {
     free(text);
 }
 
+// The attributes and the text of the i-th <text> of a kind, which `mark` names.
+static const char *text_at(const char *svg, const char *mark, size_t i, double *x, double *y) {
+    const char *at = svg;
+    for (size_t k = 0; at && k <= i; k++) {
+        at = k ? strchr(at, '\n') : at;
+        while ((at = at ? strstr(at, "<text x=") : NULL)) {
+            const char *end = strchr(at, '\n'), *found = strstr(at, mark);
+            if (found && found < end) break;
+            at = end;
+        }
+    }
+    if (!at || sscanf(at, "<text x=\"%lf\" y=\"%lf\"", x, y) != 2) return NULL;
+    return strchr(at, '>') + 1;
+}
+
+// Labels of tokens have up to 44 bytes. Row labels end beside the cells, column labels rise to the
+// right by 60 degrees.
+Test(pictures, svg_has_room_for_the_longest_label) {
+    enum { LENGTH = 40, WIDE = 14 };
+    static const float VALUES[4] = {0, 1, 1, 0};
+    static const char LONG[] = "a label that has all of forty characters"; // LENGTH characters
+    static const char *const LABELS[] = {LONG, "b"};
+    static const char *const EAST[] = {"b", "二二二二二二二二二二二二二二"}; // WIDE characters
+    const Panel panel = {"head 1", VALUES};
+    Picture p = picture_of(&panel, 2, 2);
+    CHECK_INT(strlen(LONG), LENGTH);
+    p.row_labels = p.col_labels = LABELS;
+    char *text = svg_of(&p);
+    double x, y, title, width;
+    CHECK(text_at(text, "text-anchor=\"end\"", 0, &x, &y));
+    CHECK(x >= LENGTH * 6, "a row label ends at %g", x);
+    CHECK(text_at(text, ">head 1<", 0, &x, &title));
+    CHECK(text_at(text, "rotate", 0, &x, &y));
+    CHECK(title > 9 && y - title >= LENGTH * 6 * 0.866, "from the title %g to the cells %g", title,
+          y);
+    CHECK(sscanf(strstr(text, "width=\""), "width=\"%lf", &width) == 1);
+    CHECK(width >= x + LENGTH * 6 * 0.5, "%g of %g pixels", x, width);
+    free(text);
+    p.row_labels = EAST;
+    text = svg_of(&p);
+    CHECK(text_at(text, "text-anchor=\"end\"", 1, &x, &y));
+    CHECK(x >= WIDE * 11, "a row label of wide characters ends at %g", x);
+    free(text);
+}
+
+// All of ten, every fifth of more; of the original where cells were merged. 300 columns: 3 each.
+Test(pictures, svg_numbers_rows_and_columns_without_labels) {
+    static float values[11 * 300];
+    const Panel panel = {NULL, values};
+    static const struct {
+        size_t rows, cols, row_numbers, col_numbers;
+        const char *last_row, *last_col;
+    } CASES[] = {
+        {1, 10, 1, 10, "0<", "9<"}, {11, 64, 3, 13, "10<", "60<"}, {10, 300, 10, 20, "9<", "285<"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const size_t rows = CASES[i].row_numbers, cols = CASES[i].col_numbers;
+        const Picture p = picture_of(&panel, CASES[i].rows, CASES[i].cols);
+        char *text = svg_of(&p);
+        double x, y, before = -INFINITY;
+        CHECK_INT(count_of(text, "text-anchor=\"end\""), rows);
+        CHECK_INT(count_of(text, "text-anchor=\"middle\""), cols);
+        const char *last = text_at(text, "\"end\"", rows - 1, &x, &y);
+        CHECK(last && !strncmp(last, CASES[i].last_row, strlen(CASES[i].last_row)), "%s", text);
+        last = text_at(text, "\"middle\"", cols - 1, &x, &y);
+        CHECK(last && !strncmp(last, CASES[i].last_col, strlen(CASES[i].last_col)), "%s", text);
+        for (size_t c = 0; c < cols; c++, before = x) {
+            const char *number = text_at(text, "\"middle\"", c, &x, &y);
+            CHECK(number && x - before >= 7.0 * (double)strcspn(number, "<") + 2, "at %g and %g",
+                  before, x);
+        }
+        free(text);
+    }
+}
+
+// Labels of more than 64 rows would be unreadable.
+Test(pictures, svg_numbers_many_labels) {
+    float *values = triangle(65);
+    const char *labels[65];
+    for (int i = 0; i < 65; i++)
+        labels[i] = "label";
+    const Panel panel = {NULL, values};
+    Picture p = picture_of(&panel, 65, 65);
+    p.row_labels = p.col_labels = labels;
+    char *text = svg_of(&p);
+    CHECK(!strstr(text, ">label<") && count_of(text, ">60</text>") == 2, "%s", text);
+    free(text);
+    free(values);
+}
+
 // A character is 6 pixels wide or more in the usual fonts at this size.
 Test(pictures, svg_titles_do_not_run_into_each_other) {
     enum { LENGTH = 40, LEAST = 6 };
