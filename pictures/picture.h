@@ -56,9 +56,10 @@ void picture_legend(Buffer *out, const Picture *picture, ColorDepth colors);
 // better on it; shade -1: in the terminal's own colours. Nothing with COLORS_NONE.
 void picture_set_text(Buffer *out, ColorDepth colors, int shade);
 
-// Appends an SVG document. A single panel has its labels, as text; more than 64 in a direction are
-// numbers instead, as labels of NULL are: of every fifth row or column where there are more than
-// ten. More than 112 x 112 cells in all are drawn smaller, which keeps a file below 100 KB.
+// Appends an SVG document. A single panel has its labels, as text; where more than 64 cells are
+// drawn in a direction they are numbers instead, as labels of NULL are: of every fifth row or column
+// where there are more than ten. More than 112 x 112 cells in all are drawn as fewer, which keeps a
+// file below 100 KB.
 void picture_svg(Buffer *out, const Picture *picture);
 
 // False with exit code 2 in a program that was built without libpng: to say so before long work.

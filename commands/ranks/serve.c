@@ -55,8 +55,8 @@ bool ranks_started(void) {
 }
 
 // Nearly always rank 0 finds the same, tells it and ends with its code, by which mpirun ends this
-// process too. Where it has not, this rank alone was started with such words, and rank 0 is waiting
-// for it.
+// process too (a launcher that does not has the line from every rank). Where it has not, this rank
+// alone was started with such words, and rank 0 is waiting for it.
 static bool outlives_rank_0(void) {
     struct timespec left = {.tv_sec = 3}; // machines start their processes at different times
     return transport_count() == 1 && !nanosleep(&left, NULL);

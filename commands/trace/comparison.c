@@ -39,6 +39,11 @@ static bool same_shape(const TensorPlan *a, const TensorPlan *b) {
     return a->n_dims == b->n_dims && !memcmp(a->shape, b->shape, a->n_dims * sizeof *a->shape);
 }
 
+// Values may be equal and the bits not: 0 and -0, or a number of 16 bits and the same one of 32.
+static bool same_bits(const TensorPlan *a, const TensorPlan *b) {
+    return a->dtype == b->dtype && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
+}
+
 // Largest value, largest error and cosine, over all finite elements.
 static void measure(TensorDiff *t, uint64_t count) {
     Chunk chunk;
@@ -101,6 +106,7 @@ static void compare(TensorDiff *t, const Budget *budget) {
     t->verdict = VERDICT_TYPE;
     if (!comparable(&t->a->plan) || !comparable(&t->b->plan)) return;
     t->verdict = VERDICT_WITHIN;
+    t->same_bits = same_bits(&t->a->plan, &t->b->plan);
     uint64_t count = plan_elements(&t->a->plan);
     measure(t, count);
     t->allowed = budget_allows(budget, t->a->plan.name, t->largest);

@@ -28,6 +28,7 @@ typedef struct TensorDiff {
     uint64_t first;   // OVER, NONFINITE: the first such element, by position
     float in_a, in_b; // its values
     uint64_t n_over;  // how many such elements
+    bool same_bits;   // OVER, NONFINITE, WITHIN: also in the signs of zeros and in the type
 } TensorDiff;
 
 typedef struct TraceDiff {

@@ -2,8 +2,6 @@
 // are the same, and which view shows the first number beyond the tolerance.
 #include "commands/view/view.h"
 
-#include <string.h>
-
 // The stage of a tensor; NULL: the page has none.
 static const ViewStage *stage_of(const View *v, const SafetensorsTensor *tensor) {
     uint32_t number = v->shown[tensor - v->trace->tensors];
@@ -25,12 +23,6 @@ static const char *view_of(const View *v, const SafetensorsTensor *tensor) {
     if (stage) return stage->coding != CODING_NONE ? "tensor" : NULL;
     if (tensor == v->of_logits && v->logits) return "sampler";
     return layer_of_weights(v, &tensor->plan) >= 0 ? "head" : NULL;
-}
-
-// `diff` compares values: 0 equals -0, and a number of 16 bits the same one of 32.
-static bool same_bits(const TensorDiff *t) {
-    const TensorPlan *a = &t->a->plan, *b = &t->b->plan;
-    return a->dtype == b->dtype && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
 }
 
 // Where the first number beyond the tolerance is.
@@ -55,7 +47,7 @@ static void put_entry(JsonWriter *w, const View *v, const TensorDiff *t) {
     writer_string(w, "view", view_of(v, t->a));
     writer_string(w, "verdict", VERDICTS[t->verdict]);
     if (t->verdict <= VERDICT_NONFINITE) {
-        writer_bool(w, "sameBits", same_bits(t));
+        writer_bool(w, "sameBits", t->same_bits);
         writer_float(w, "maxAbs", (float)t->error);
         writer_float(w, "maxRel", t->largest > 0 ? (float)(t->error / t->largest) : 0);
         writer_float(w, "cosine", (float)t->cosine);

@@ -30,8 +30,8 @@ addView({
     follows: [],
     title: "Where two traces differ",
     says: "Stages in the order of computation, with the largest difference of each on a logarithmic scale; no column: the same bits; a full " +
-        "one: no size. Orange is the first stage that is off by more than its tolerance. A click opens the stage, where it is beyond the " +
-        "tolerance at the first such number, one that is not finite before all others.",
+        "one: no size. Orange is the first stage that is off by more than its tolerance. A click opens the stage; if it is beyond the " +
+        "tolerance, at its first such number (one that is not finite comes first).",
     present: () => Boolean(core.diff && core.diff.entries),
     needs: () => [],
 
@@ -61,6 +61,7 @@ addView({
     // In the view that shows such a tensor: attention weights and logits are no stages.
     open(entry) {
         const { id, layer, head, row, column } = entry;
+        hideTip(); // a finger leaves it where it was
         if (entry.view === "tensor") return openTensor(id, row, column);
         const section = document.getElementById(entry.view);
         if (!section) return;

@@ -71,10 +71,12 @@ const STEPS = {
     h: ["head", 1], H: ["head", -1], l: ["layer", 1], L: ["layer", -1],
 };
 
-// A slider, a list or a field keeps its own keys; a box that scrolls keeps the arrows.
+// A slider, a list or a field keeps its own keys; a box that scrolls keeps the arrows while it has
+// the focus itself, and not a button in it.
+const scrolls = (box) => box.matches(".scroll") && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight);
 function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    if (event.key.startsWith("Arrow") && event.target.closest(".scroll")) return;
+    if (event.key.startsWith("Arrow") && scrolls(event.target)) return;
     if (event.key === "?") showHelp();
     else if (event.key === "t") switchTheme();
     else if (STEPS[event.key] && !help.open) {

@@ -12,6 +12,7 @@ const STAGE_WORDS = {
 function openTensor(id, row, column) {
     const stage = stageById.get(id);
     if (!stage) return;
+    hideTip();
     const change = { stage: stageKey(stage), cell: column === undefined ? null : column };
     if (stage.layer >= 0) change.layer = stage.layer;
     if (row !== undefined) change.position = positionOfRow(stage, row);

@@ -237,3 +237,17 @@ Test(page, serves_keyboards_touch_right_to_left_text_and_large_matrices) {
     check_in_browser("$RUN view $PROMPT -n 4 --out $DIR/page.html -q || exit",
                      "/usr/bin/python3 tests/page/check_use.py $DIR/page.html");
 }
+
+// A button in a box that scrolls has the focus then.
+Test(page, of_two_traces_keeps_the_arrows_behind_a_click_in_the_table) {
+    check_difference("pass", "put(\"model.layers.2.mlp.fc2\", 3 * 192 + 77, 9)",
+                     "(() => {\n"
+                     "  const b = [...document.querySelectorAll(`#diff td button`)]"
+                     ".find(b => !b.disabled);\n"
+                     "  b.focus(), b.click();\n"
+                     "  const was = chosen.position, key = was ? `ArrowLeft` : `ArrowRight`;\n"
+                     "  b.dispatchEvent(new KeyboardEvent(`keydown`, {key, bubbles: true}));\n"
+                     "  return Math.abs(chosen.position - was);\n"
+                     "})()",
+                     "1");
+}
