@@ -585,14 +585,16 @@ install: all lib
 	ln -sfn liblimpid.so.0 "$(DESTDIR)$(LIBDIR)/liblimpid.so"
 	install -m 644 $(BUILD)/limpid.pc "$(DESTDIR)$(LIBDIR)/pkgconfig"
 
-# What `make install` with the same PREFIX, LIBDIR and DESTDIR has put there.
+# The files of `make install` with the same PREFIX, LIBDIR and DESTDIR, and no other.
 uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/limpid" "$(DESTDIR)$(PREFIX)/include/limpid.h" "$(SHARE)/man/man1/limpid.1"
 	rm -f "$(SHARE)/bash-completion/completions/limpid" "$(SHARE)/zsh/site-functions/_limpid"
 	rm -f "$(SHARE)/fish/vendor_completions.d/limpid.fish" "$(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py"
 	rm -f "$(DESTDIR)$(LIBDIR)/liblimpid.a" "$(DESTDIR)$(LIBDIR)/liblimpid.so.0" "$(DESTDIR)$(LIBDIR)/liblimpid.so"
 	rm -f "$(DESTDIR)$(LIBDIR)/pkgconfig/limpid.pc"
-	rm -rf "$(SHARE)/limpid"
+	rm -f "$(SHARE)/limpid/limpid-gdb.py" $(foreach f,$(notdir $(wildcard scripts/gdb/*.py)),"$(SHARE)/limpid/gdb/$(f)")
+	rm -rf "$(SHARE)/limpid/gdb/__pycache__"
+	rmdir "$(SHARE)/limpid/gdb" "$(SHARE)/limpid" 2>/dev/null || true
 
 # build/deb/*.deb: the program, the library, and what a program that uses it is built with.
 deb: all lib

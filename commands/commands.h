@@ -64,8 +64,8 @@ void ranks_expect(const Command *command);
 
 // Whether this process is to print that line and end with its code. What is wrong with the words of
 // a command whose layers are shared is told once, by rank 0, since all ranks have the same: mpirun
-// would end rank 0 when another rank ends with a code. So another rank waits three seconds for
-// that; where it is not ended, its own words alone are wrong, and it tells so.
+// would end rank 0 when another rank ends with a code. Another rank waits three seconds: if it
+// still runs then, only its own command line is wrong, and it prints the line.
 bool ranks_tell(const Error *error);
 
 // After the last line has been printed: this rank is done. After a failure of a rank all end.

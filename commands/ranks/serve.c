@@ -54,9 +54,9 @@ bool ranks_started(void) {
     return transport_has_others();
 }
 
-// Nearly always rank 0 finds the same, tells it and ends with its code, by which mpirun ends this
-// process too (a launcher that does not has the line from every rank). Where it has not, this rank
-// alone was started with such words, and rank 0 is waiting for it.
+// Nearly always rank 0 has the same command line, prints the line and ends, and mpirun then ends
+// this process. If it still runs after three seconds, its own command line alone is wrong, and the
+// others are waiting for it. (Under a launcher that ends nobody every rank prints the line.)
 static bool outlives_rank_0(void) {
     struct timespec left = {.tv_sec = 3}; // machines start their processes at different times
     return transport_count() == 1 && !nanosleep(&left, NULL);

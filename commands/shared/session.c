@@ -51,9 +51,8 @@ bool session_guesses_split(const Session *s) {
 
 void session_note_split(const Session *s) {
     if (!s->options->quiet && session_guesses_split(s))
-        note(
-            "the file does not say how text is split (tokenizer.ggml.pre); llama.cpp's default may "
-            "be wrong for it");
+        note("the file does not say how text is split (tokenizer.ggml.pre): llama.cpp's default is "
+             "used, which may be wrong");
 }
 
 bool session_open_quietly(Session *s, const Options *options, Error *error) {

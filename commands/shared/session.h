@@ -98,7 +98,7 @@ bool session_check_context(const Session *session, Error *error);
 // The file's byte-level BPE has no tokenizer.ggml.pre, which says how text is split: llama.cpp's
 // default is used.
 bool session_guesses_split(const Session *session);
-void session_note_split(const Session *session); // where a text is to be encoded by it
+void session_note_split(const Session *session); // says so, before a text is encoded
 
 // Says that it is a chat model, where its file has a chat template: it continues a plain text
 // badly, which a beginner may take for a fault. Only to a person: a script's log does not need it.

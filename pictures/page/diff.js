@@ -29,8 +29,8 @@ addView({
     id: "diff",
     follows: [],
     title: "Where two traces differ",
-    says: "Stages in the order of computation, with the largest difference of each on a logarithmic scale; no column: the same bits; a full " +
-        "one: no size. Orange is the first stage that is off by more than its tolerance. A click opens the stage; if it is beyond the " +
+    says: "Stages in the order of computation, with the largest difference of each on a logarithmic scale. Without a column the bits are " +
+        "the same; a full column has no size (not finite, another shape, not compared). Orange is the first stage that is off by more than its tolerance. A click opens the stage; if it is beyond the " +
         "tolerance, at its first such number (one that is not finite comes first).",
     present: () => Boolean(core.diff && core.diff.entries),
     needs: () => [],

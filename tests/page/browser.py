@@ -15,6 +15,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -26,6 +27,32 @@ SECONDS = 60  # for one answer
 def find():
     """The path of a Chromium, or None."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+# ---- for programs that check a page ----
+
+failures = []
+
+
+def need_browser():
+    """Ends the program with exit code 77 where there is no Chromium."""
+    if not find():
+        print("no Chromium on this machine")
+        sys.exit(77)
+
+
+def check(holds, *what):
+    """Keeps the words of what does not hold."""
+    if not holds:
+        failures.append(" ".join(map(str, what)))
+
+
+def end_checks(browser):
+    """Prints what did not hold and what the page has written; ends the program with 1 where there is any."""
+    failures.extend(browser.messages)
+    print(*("FAILED " + line for line in failures[:40]), sep="\n", end="\n" if failures else "")
+    print(f"{len(failures)} failures")
+    sys.exit(bool(failures))
 
 
 class Browser:

@@ -19,15 +19,9 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from browser import Browser, find  # noqa: E402
+from browser import Browser, check, end_checks, need_browser  # noqa: E402
 
 SPECIAL = {"NaN": math.nan, "+∞": math.inf, "−∞": -math.inf}
-failures = []
-
-
-def check(holds, *what):
-    if not holds:
-        failures.append(" ".join(map(str, what)))
 
 
 def near(got, wanted, tolerance):
@@ -456,19 +450,14 @@ def main():
     kind = arguments.pop(0)[2:] if arguments and arguments[0].startswith("--") else "model"
     if len(arguments) != (3 if kind == "diff" else 2):
         sys.exit(__doc__)
-    if not find():
-        print("no Chromium on this machine")
-        sys.exit(77)
+    need_browser()
     trace = Trace(arguments[1])
     with Browser() as browser:
         views = check_page(browser, arguments[0], trace, arguments[2] if kind == "diff" else None)
         wanted = {"model": "tokens sampler lens heads head layer logit tensor", "trace": "tokens tensor", "diff": "tokens diff tensor"}[kind].split()
         check(all(view in views for view in wanted), "the page has the views", *views, "and not all of", *wanted)
         check_windows(browser, arguments[0])
-        failures.extend(browser.messages)
-    print(*("FAILED " + line for line in failures[:40]), sep="\n", end="\n" if failures else "")
-    print(f"{len(failures)} failures")
-    sys.exit(bool(failures))
+    end_checks(browser)
 
 
 if __name__ == "__main__":

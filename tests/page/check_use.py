@@ -12,15 +12,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from browser import Browser, find  # noqa: E402
-
-failures = []
-
-
-def check(holds, *what):
-    if not holds:
-        failures.append(" ".join(map(str, what)))
-
+from browser import Browser, check, end_checks, need_browser  # noqa: E402
 
 def view(name):
     return f"views.find(v => v.id === '{name}')"
@@ -162,9 +154,7 @@ def check_touch(browser):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    if not find():
-        print("no Chromium on this machine")
-        sys.exit(77)
+    need_browser()
     with Browser() as browser:
         browser.open(sys.argv[1])
         browser.wait_for("views.every(view => view.section || !view.present())")
@@ -174,10 +164,7 @@ def main():
         check_arrows(browser)
         check_focus(browser)
         check_touch(browser)
-        failures.extend(browser.messages)
-    print(*("FAILED " + line for line in failures[:40]), sep="\n", end="\n" if failures else "")
-    print(f"{len(failures)} failures")
-    sys.exit(bool(failures))
+    end_checks(browser)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from browser import Browser, find  # noqa: E402
+from browser import Browser, need_browser  # noqa: E402
 
 LOAD = "loadBlocks(missingBlocks([...document.querySelectorAll('[id^=b-]')].map(block => block.id.slice(2)))).then(() => 0)"
 
@@ -21,9 +21,7 @@ LOAD = "loadBlocks(missingBlocks([...document.querySelectorAll('[id^=b-]')].map(
 def main():
     if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
-    if not find():
-        print("no Chromium on this machine")
-        sys.exit(77)
+    need_browser()
     path, expression, wanted = sys.argv[1:4]
     text = ""
     if len(sys.argv) == 5:
