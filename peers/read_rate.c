@@ -6,9 +6,9 @@
 //     ./read_rate --mb 1024 --threads 2      one that no cache holds
 //
 // The buffer is cut into one part per thread, as a weight matrix is; each thread is pinned to a CPU
-// and reads its part again and again. Three loops are tried, since none is the fastest on every
-// machine: one stream, four streams a quarter of the part from each other, one stream with software
-// prefetch. The value printed is the best of them, as one line of JSON.
+// and reads its part again and again. Four loops are tried, since none is the fastest on every
+// machine: one stream and four streams a quarter of the part from each other, each with and without
+// software prefetches. The value printed is the best of them, as one line of JSON.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -25,14 +25,15 @@ enum { LANES = 8 };
 #else
 enum { LANES = 4 };
 #endif
-enum { MAX_THREADS = 64, STEP = 4, HUGE_PAGE = 2 << 20, PREFETCH = 4096 };
+enum { MAX_THREADS = 64, STEP = 4, HUGE_PAGE = 2 << 20 };
+enum { PREFETCH = 4096, STREAM_L1 = 512, STREAM_L2 = 1536 }; // bytes ahead
 
 // One register, with AVX2 and with AVX-512.
 typedef uint64_t Vector __attribute__((vector_size(8 * LANES)));
 
 typedef struct Part {
     const Vector *data;
-    size_t n; // vectors, a multiple of 4 * STEP
+    size_t n; // vectors, a multiple of 4 * STEP; STEP of them are 128 bytes or more
 } Part;
 
 // Reads a part once. Returns a sum of all that was read, so that no load can be dropped.
@@ -85,12 +86,34 @@ static uint64_t read_with_prefetch(Part p) {
     return sum(&a);
 }
 
+// 128 bytes of a stream in turn: where lines come in pairs, one at a time is slower.
+static uint64_t read_four_with_prefetch(Part p) {
+    enum { PAIR = 128 / sizeof(Vector) };
+    Vector sums[PAIR] = {{0}};
+    size_t quarter = p.n / 4;
+    for (size_t i = 0; i < quarter; i += PAIR) {
+        for (size_t k = 0; k < 4; k++) {
+            const Vector *at = p.data + i + k * quarter;
+            for (size_t line = 0; line < 128; line += 64) {
+                __builtin_prefetch((const char *)at + STREAM_L1 + line);
+                __builtin_prefetch((const char *)at + STREAM_L2 + line, 0, 2);
+            }
+            for (size_t v = 0; v < PAIR; v++)
+                sums[v] += at[v];
+        }
+    }
+    for (size_t v = 1; v < PAIR; v++)
+        sums[0] += sums[v];
+    return sum(&sums[0]);
+}
+
 static const struct {
     const char *name;
     Reader *read;
 } LOOPS[] = {{"one stream", read_one_stream},
              {"four streams", read_four_streams},
-             {"prefetch", read_with_prefetch}};
+             {"prefetch", read_with_prefetch},
+             {"four streams, prefetch", read_four_with_prefetch}};
 enum { N_LOOPS = sizeof LOOPS / sizeof *LOOPS };
 
 static double now(void) {

@@ -75,21 +75,21 @@ static bool reserve_buffer(Device *device, size_t bytes) {
     return false;
 }
 
-// The better of the two ways to read.
+// The best of the ways to read.
 double device_read_rate(Device *device, size_t bytes) {
     size_t threads = (size_t)device->info.threads, least = threads * PART_BYTES;
     if (!bytes) bytes = MEMORY_BYTES;
     if (bytes < least) bytes = least;
     if (!device_ok(device) || !reserve_buffer(device, bytes)) return 0.0;
     if (bytes > device->read_buffer_bytes) bytes = device->read_buffer_bytes;
-    const LimitKernels *kernels = device->kernels->limits;
     // What the parts leave over, less than PART_BYTES for each thread, is not read and not counted.
     LimitRun run = {.device = device, .part = bytes / threads / PART_BYTES * PART_BYTES};
-    double work = (double)(run.part * threads);
-    run.read = kernels->read_linear;
-    double linear = host_rate(run_limit, &run, work, !device->pool);
-    run.read = kernels->read_streams;
-    return fmax(linear, host_rate(run_limit, &run, work, !device->pool));
+    double work = (double)(run.part * threads), best = 0;
+    for (int i = 0; i < READ_LOOPS; i++) {
+        run.read = device->kernels->limits->reads[i];
+        best = fmax(best, host_rate(run_limit, &run, work, !device->pool));
+    }
+    return best;
 }
 
 // ---- arithmetic ----

@@ -53,10 +53,11 @@ typedef struct PeakLoop {
     double operations;             // of a repetition
 } PeakLoop;
 
+enum { READ_LOOPS = 3 };
+
 typedef struct LimitKernels {
-    // Read `bytes`, 64-byte aligned, `size` a multiple of 1024: as one stream, and as four, a
-    // quarter of the size apart, as the rows of a matrix are read.
-    void (*read_linear)(const void *bytes, size_t size);
-    void (*read_streams)(const void *bytes, size_t size);
+    // Read `bytes`, 64-byte aligned, `size` a multiple of 1024: as one stream; as four, a quarter
+    // of the size apart, as the rows of a matrix are read; and so with prefetches.
+    void (*reads[READ_LOOPS])(const void *bytes, size_t size);
     PeakLoop peaks[PEAK_COUNT];
 } LimitKernels;

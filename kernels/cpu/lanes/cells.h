@@ -54,6 +54,17 @@
 //     L1, 4 KB            13         10     10         10                  25  27  40
 //     both, L1 2 KB       14         14     14         13                  26  27  37
 //
+// Two lines of floats follow each other at once, and there it is best to stay within a page: GB/s
+// of matrices of 600 and 1200 MB, with one and two rows:
+//
+//                            F16           F32
+//     none                              15    14
+//     L1, 4 KB             14    13
+//     L1, 2 KB             16    15
+//     L1, 1 KB             15    15
+//     both, 2 and 16 KB    15    15     15    15
+//     both, 1 and 3.5 KB   17    17     17    17
+//
 // On Zen 5 one row of F16 takes 38 GB/s without, 41 with prefetches to the L1 cache, of 41. On Zen
 // 4 prefetches take the place of loads: GB/s of one row with AVX-512, one thread, with and without,
 // out of memory and out of the L3 cache:
@@ -75,7 +86,13 @@
 //     both, L1 2 KB                   26    21    11         33    34    21
 //
 // Prefetches past the last panel are wasted.
-enum { ROW_AHEAD = 4096, L1_AHEAD = 2048, L2_AHEAD = 16384 };
+enum {
+    ROW_AHEAD = 4096,
+    L1_AHEAD = 2048,
+    L2_AHEAD = 16384,
+    FLOAT_L1_AHEAD = 1024,
+    FLOAT_L2_AHEAD = 3584,
+};
 
 // Every cache line of bytes [p, p + bytes).
 ALWAYS_INLINE void prefetch_l1(const uint8_t *p, size_t bytes) {
@@ -88,22 +105,6 @@ ALWAYS_INLINE void prefetch_l2(const uint8_t *p, size_t bytes) {
     UNROLL(16)
     for (size_t at = 0; at < bytes; at += 64)
         __builtin_prefetch(p + at, 0, 2);
-}
-
-// `far` of one or two rows.
-static inline size_t row_ahead(Prefetch prefetch) {
-    return prefetch == PREFETCH_NONE ? 0 : prefetch == PREFETCH_L1 ? ROW_AHEAD : L2_AHEAD;
-}
-
-// What lies ahead of [p, p + bytes), for n rows of inputs: `far` to the L2 cache, and to the L1
-// cache nearer by; of one or two rows also ROW_AHEAD, to the L1 cache alone, or 0.
-ALWAYS_INLINE void prefetch_ahead(const uint8_t *p, size_t bytes, const int n, size_t far) {
-    if (n <= 2 && far <= ROW_AHEAD) {
-        if (far) prefetch_l1(p + far, bytes);
-        return;
-    }
-    prefetch_l1(p + L1_AHEAD, bytes);
-    prefetch_l2(p + far, bytes);
 }
 
 // Field f of every byte of a plane of `bits` bits, moved to start at bit `to`.
@@ -185,13 +186,40 @@ ALWAYS_INLINE Superblock superblock_open(DType dtype, const uint8_t *bytes, size
     return superblock;
 }
 
-// What lies ahead of cell c. Each cell prefetches an eighth of a superblock, header and scales
-// included, so no line is left out.
-ALWAYS_INLINE void prefetch_cell(const DType dtype, const Superblock *superblock, size_t c,
-                                 const int n, size_t far) {
+// What a cell prefetches: its share of what lies ahead, an eighth of a superblock, header and
+// scales included, so no line is left out. `prefetch` is a constant.
+typedef struct Ahead {
+    Prefetch prefetch;
+    size_t far; // bytes, to the L2 cache
+    const uint8_t *share;
+    size_t lines; // of it
+} Ahead;
+
+ALWAYS_INLINE Ahead cell_ahead(const DType dtype, const Superblock *superblock, size_t c,
+                               const Prefetch prefetch, size_t far) {
     const PanelFormat format = panel_format(dtype);
     const size_t bytes = superblock_bytes(&format, SUPERBLOCK_CELLS) / SUPERBLOCK_CELLS;
-    prefetch_ahead(superblock->bytes + c * bytes, bytes, n, far);
+    return (Ahead){prefetch, far, superblock->bytes + c * bytes, (bytes + 63) / 64};
+}
+
+// Eighth f of that, before byte vector f is loaded. A whole cell's prefetches in one place take all
+// the misses that an L1 cache can have open, and the loads behind them wait; so the compiler is
+// kept from gathering them. One thread of a Xeon with AMX, out of memory, Gop/s of a16 with one and
+// four rows of inputs:
+//
+//                        Q8_0       Q4_0       Q4_K       Q6_K
+//     a cell at once    27   96    50  152    47  150    33  104
+//     a line at a time  30  106    57  162    58  162    38  118
+ALWAYS_INLINE void prefetch_step(const Ahead *ahead, const int f) {
+    if (ahead->prefetch == PREFETCH_NONE) return;
+    const size_t first = (size_t)f * ahead->lines / 8, end = (size_t)(f + 1) * ahead->lines / 8;
+    UNROLL(2)
+    for (size_t line = first; line < end; line++) {
+        const uint8_t *p = ahead->share + 64 * line;
+        prefetch_l1(p + (ahead->prefetch == PREFETCH_L1 ? ROW_AHEAD : L1_AHEAD), 64);
+        if (ahead->prefetch == PREFETCH_L1_AND_L2) prefetch_l2(p + ahead->far, 64);
+    }
+    __asm__ volatile("" ::: "memory");
 }
 
 // s and m of each scale group of a cell; precision.h says what they are in each type.

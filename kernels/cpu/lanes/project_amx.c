@@ -59,10 +59,12 @@ SPECIALISED void unpack_panel(const DType dtype, Unpacked to, const uint8_t *pan
         Superblock superblock = superblock_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < superblock.n_cells; c++) {
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
-            prefetch_cell(dtype, &superblock, c, TILE_ROWS, far);
+            const Ahead ahead = cell_ahead(dtype, &superblock, c, PREFETCH_L1_AND_L2, far);
             UNROLL(8)
-            for (int f = 0; f < 8; f++, to.bytes += 64)
+            for (int f = 0; f < 8; f++, to.bytes += 64) {
+                prefetch_step(&ahead, f);
                 i16_store(to.bytes, _mm512_sub_epi8(cell_bytes(dtype, planes, f), centre));
+            }
             to.scales = store_scales(dtype, to.scales, cell_scales(dtype, &superblock, c));
         }
         panel += superblock_bytes(&format, superblock.n_cells);

@@ -37,12 +37,10 @@ static const Prefetch LEAST_PREFETCH = PREFETCH_NONE;
 static const Prefetch LEAST_PREFETCH = PREFETCH_L1;
 #endif
 
-// Bytes (prefetch_ahead). Where several blocks take a panel one after the other, only the first
-// meets lines that are not in a cache; so the last one prefetches the next panel.
+// Bytes, of three rows and more. Where several blocks take a panel one after the other, only the
+// first meets lines that are not in a cache; so the last one prefetches the next panel.
 static size_t prefetch_distance(const PanelWork *work, size_t block) {
-    if (work->blocks[block].n <= 2)
-        return row_ahead(work->prefetch < LEAST_PREFETCH ? LEAST_PREFETCH : work->prefetch);
-    bool again = work->n_blocks > 1 && block + 1 == work->n_blocks;
+    bool again = work->blocks[block].n > 2 && work->n_blocks > 1 && block + 1 == work->n_blocks;
     return again ? work->matrix->panel_bytes : L2_AHEAD;
 }
 
@@ -52,7 +50,7 @@ typedef I32x16 CellSums[2][MAX_BLOCK_ROWS];
 
 // Words times words. One row takes several sums, so that the additions do not wait for each other.
 ALWAYS_INLINE void dot_words(CellSums isum, const DType dtype, const int n, const uint8_t *planes,
-                             const int groups, const int32_t *pairs) {
+                             const int groups, const int32_t *pairs, const Ahead *ahead) {
     const int per_group = 8 / groups, chains = n == 1 ? 4 / groups : n == 2 ? 2 : 1;
     UNROLL(2)
     for (int g = 0; g < groups; g++) {
@@ -60,6 +58,7 @@ ALWAYS_INLINE void dot_words(CellSums isum, const DType dtype, const int n, cons
         UNROLL(8)
         for (int k = 0; k < per_group; k++) {
             const int f = g * per_group + k;
+            prefetch_step(ahead, f);
             WordPair words = cell_words(dtype, planes, f);
             UNROLL(2)
             for (int half = 0; half < 2; half++) {
@@ -89,7 +88,7 @@ ALWAYS_INLINE void dot_words(CellSums isum, const DType dtype, const int n, cons
 // in as many vectors as byte sums hold, and then joined: 256 high + low. A run never crosses from
 // one scale group into the next.
 ALWAYS_INLINE void dot_digits(CellSums isum, const DType dtype, const int n, const uint8_t *planes,
-                              const int groups, const int32_t *digits) {
+                              const int groups, const int32_t *digits, const Ahead *ahead) {
     const int per_group = 8 / groups, run = byte_run(dtype);
     UNROLL(4)
     for (int first = 0; first < 8; first += run) {
@@ -101,6 +100,7 @@ ALWAYS_INLINE void dot_digits(CellSums isum, const DType dtype, const int n, con
         for (int f = first; f < first + run; f++) {
             // Four words for two byte vectors: h, h, l, l (lanes/inputs.c).
             const int32_t *at = digits + f / 2 * 4 * n + f % 2;
+            prefetch_step(ahead, f);
             I16x32 elements = cell_bytes(dtype, planes, f);
             UNROLL(8)
             for (int t = 0; t < n; t++) {
@@ -118,7 +118,7 @@ ALWAYS_INLINE void dot_digits(CellSums isum, const DType dtype, const int n, con
 
 // Bytes times bytes.
 ALWAYS_INLINE void dot_quads(CellSums isum, const DType dtype, const int n, const uint8_t *planes,
-                             const int groups, const int32_t *quads) {
+                             const int groups, const int32_t *quads, const Ahead *ahead) {
     const int per_group = 8 / groups, run = byte_run(dtype);
     UNROLL(4)
     for (int first = 0; first < 8; first += run) {
@@ -129,6 +129,7 @@ ALWAYS_INLINE void dot_quads(CellSums isum, const DType dtype, const int n, cons
         UNROLL(8)
         for (int f = first; f < first + run; f++) {
             const int32_t *at = quads + f / 2 * 2 * n + f % 2;
+            prefetch_step(ahead, f);
             I16x32 elements = cell_bytes(dtype, planes, f);
             UNROLL(8)
             for (int t = 0; t < n; t++)
@@ -166,9 +167,10 @@ ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const
 }
 
 // acc[t] becomes the dot products of row t of the block with the sixteen rows of a panel, for t
-// below n, a constant. `far`: see prefetch_ahead.
+// below n. All but the pointers, n_cells and `far` (Ahead) are constants.
 SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form, const int n,
-                           const uint8_t *panel, size_t n_cells, const InputBlock *x, size_t far) {
+                           const Prefetch prefetch, const uint8_t *panel, size_t n_cells,
+                           const InputBlock *x, size_t far) {
     const PanelFormat format = panel_format(dtype);
     const int groups = format.groups;
     const float *scales = x->scales;
@@ -182,13 +184,13 @@ SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form,
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
             const size_t at = (cell + c) * (size_t)n;
             CellSums isum;
-            prefetch_cell(dtype, &superblock, c, n, far);
+            const Ahead ahead = cell_ahead(dtype, &superblock, c, prefetch, far);
             if (form == INPUT_QUADS)
-                dot_quads(isum, dtype, n, planes, groups, x->quads + 8 * at);
+                dot_quads(isum, dtype, n, planes, groups, x->quads + 8 * at, &ahead);
             else if (form == INPUT_DIGITS)
-                dot_digits(isum, dtype, n, planes, groups, x->digits + 16 * at);
+                dot_digits(isum, dtype, n, planes, groups, x->digits + 16 * at, &ahead);
             else
-                dot_words(isum, dtype, n, planes, groups, x->pairs + 16 * at);
+                dot_words(isum, dtype, n, planes, groups, x->pairs + 16 * at, &ahead);
             CellScales w = cell_scales(dtype, &superblock, c);
             UNROLL(2)
             for (int g = 0; g < groups; g++)
@@ -265,24 +267,29 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
 // ---- one type ----
 
 // One function for each type and size of block: a register cannot be indexed, so each size has sums
-// of its own. Sizes beyond BLOCK_ROWS are left out.
+// of its own. Three rows and more always prefetch. Sizes beyond BLOCK_ROWS and what is below
+// LEAST_PREFETCH are left out.
 typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputBlock *x,
                  size_t far);
 
-#define DOT(name, dtype, rows)                                                                     \
+#define DOT(name, dtype, rows, prefetch)                                                           \
     static __attribute__((noinline)) void name(F32x16 *acc, const uint8_t *panel, size_t n_cells,  \
                                                const InputBlock *x, size_t far) {                  \
-        if (rows > BLOCK_ROWS) return;                                                             \
+        if (rows > BLOCK_ROWS || prefetch < LEAST_PREFETCH) return;                                \
         if (x->quads && input_form(dtype, rows, true) == INPUT_QUADS)                              \
-            dot_panel(acc, dtype, INPUT_QUADS, rows, panel, n_cells, x, far);                      \
+            dot_panel(acc, dtype, INPUT_QUADS, rows, prefetch, panel, n_cells, x, far);            \
         else                                                                                       \
-            dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x, far);   \
+            dot_panel(acc, dtype, input_form(dtype, rows, false), rows, prefetch, panel, n_cells,  \
+                      x, far);                                                                     \
     }
 
 // Of a call that takes_direct; the last rows of it may be two blocks.
 enum { MOST_BLOCKS = DIRECT_ROWS / BLOCK_ROWS + 1 };
 
-ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {
+typedef Dot *const DotTable[PREFETCH_L1_AND_L2 + 1][MAX_BLOCK_ROWS + 1];
+
+ALWAYS_INLINE void project_type(const DType dtype, DotTable table, const PanelWork *work) {
+    Dot *const *dots = table[work->prefetch < LEAST_PREFETCH ? LEAST_PREFETCH : work->prefetch];
     const size_t n_cells = work->matrix->cols / CELL_COLS;
     const uint8_t *panel = work->matrix->panels + work->first_panel * work->matrix->panel_bytes;
     OutlierPlace places[MOST_BLOCKS][MAX_BLOCK_ROWS * OUTLIERS];
@@ -304,17 +311,25 @@ ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const Panel
 }
 
 #define OF_TYPE(name, dtype)                                                                       \
-    DOT(name##_1, dtype, 1)                                                                        \
-    DOT(name##_2, dtype, 2)                                                                        \
-    DOT(name##_3, dtype, 3)                                                                        \
-    DOT(name##_4, dtype, 4)                                                                        \
-    DOT(name##_6, dtype, 6)                                                                        \
-    DOT(name##_8, dtype, 8)                                                                        \
+    DOT(name##_1, dtype, 1, PREFETCH_NONE)                                                         \
+    DOT(name##_2, dtype, 2, PREFETCH_NONE)                                                         \
+    DOT(name##_1_l1, dtype, 1, PREFETCH_L1)                                                        \
+    DOT(name##_2_l1, dtype, 2, PREFETCH_L1)                                                        \
+    DOT(name##_1_l2, dtype, 1, PREFETCH_L1_AND_L2)                                                 \
+    DOT(name##_2_l2, dtype, 2, PREFETCH_L1_AND_L2)                                                 \
+    DOT(name##_3, dtype, 3, PREFETCH_L1_AND_L2)                                                    \
+    DOT(name##_4, dtype, 4, PREFETCH_L1_AND_L2)                                                    \
+    DOT(name##_6, dtype, 6, PREFETCH_L1_AND_L2)                                                    \
+    DOT(name##_8, dtype, 8, PREFETCH_L1_AND_L2)                                                    \
     static __attribute__((noinline)) void name(const PanelWork *work) {                            \
-        static Dot *const DOTS[] = {NULL, name##_1, name##_2, name##_3, name##_4,                  \
-                                    NULL, name##_6, NULL,     name##_8};                           \
-        project_type(dtype, DOTS, work);                                                           \
+        static DotTable TABLE = {                                                                  \
+            {NULL, name##_1, name##_2, MORE_ROWS(name)},                                           \
+            {NULL, name##_1_l1, name##_2_l1, MORE_ROWS(name)},                                     \
+            {NULL, name##_1_l2, name##_2_l2, MORE_ROWS(name)},                                     \
+        };                                                                                         \
+        project_type(dtype, TABLE, work);                                                          \
     }
+#define MORE_ROWS(name) name##_3, name##_4, NULL, name##_6, NULL, name##_8
 OF_TYPE(project_q4_0, DTYPE_Q4_0)
 OF_TYPE(project_q4_1, DTYPE_Q4_1)
 OF_TYPE(project_q5_0, DTYPE_Q5_0)

@@ -41,17 +41,23 @@ ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
     }
 }
 
-// F32 in the cache loses by it. To the L1 cache alone: with the L2 cache as well F16 takes a tenth
-// longer on an Intel Xeon.
-ALWAYS_INLINE void prefetch_row(const DType dtype, bool prefetch, const uint8_t *w, size_t bytes) {
-    if (dtype != DTYPE_F32 && prefetch) prefetch_l1(w + ROW_AHEAD, bytes);
+// What lies ahead of a column of one row or a few (lanes/cells.h). F32 in the caches loses by
+// prefetches to the L1 cache alone.
+ALWAYS_INLINE void prefetch_row(const DType dtype, Prefetch prefetch, const uint8_t *w,
+                                size_t bytes) {
+    if (prefetch == PREFETCH_L1_AND_L2) {
+        prefetch_l1(w + FLOAT_L1_AHEAD, bytes);
+        prefetch_l2(w + FLOAT_L2_AHEAD, bytes);
+    } else if (dtype != DTYPE_F32 && prefetch == PREFETCH_L1) {
+        prefetch_l1(w + ROW_AHEAD, bytes);
+    }
 }
 
 // One input row, `width` panels side by side.
 // Each column is width * 16 elements in a row, all of which are used once: memory is the limit
 // here.
 SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, const uint8_t *w,
-                           size_t cols, const float *x, bool prefetch) {
+                           size_t cols, const float *x, Prefetch prefetch) {
     const int bytes = PANEL_ROWS * panel_format(dtype).low_bits;
     UNROLL(4)
     for (int i = 0; i < width; i++)
@@ -75,7 +81,7 @@ typedef struct Tile {
     size_t cols;
     const float *x;
     const uint8_t *next; // what later tiles meet, as many bytes as here; or NULL
-    bool prefetch_rows;  // for prefetch_row
+    Prefetch prefetch;   // for prefetch_row
 } Tile;
 
 SPECIALISED void tile(const Tile *t, const DType dtype, const int n, const int width) {
@@ -89,7 +95,7 @@ SPECIALISED void tile(const Tile *t, const DType dtype, const int n, const int w
         sum[i] = t->begins ? f32_zero() : t->acc[i];
     for (size_t k = 0; k < t->cols; k++, w += t->stride, x += n) {
         if (width == STRIP_PANELS)
-            prefetch_row(dtype, t->prefetch_rows, w, column_bytes);
+            prefetch_row(dtype, t->prefetch, w, column_bytes);
         else if (next)
             prefetch_l2(next + k * column_bytes, column_bytes);
         UNROLL(4)
@@ -165,7 +171,7 @@ ALWAYS_INLINE void project_chunk(StripSums *sums, const DType dtype, const Panel
                           .cols = cols,
                           .x = block->x + first * n,
                           .next = b == 0 ? next + j * bytes * cols : NULL,
-                          .prefetch_rows = work->prefetch != PREFETCH_NONE};
+                          .prefetch = work->prefetch};
                 if (wide > 1)
                     tile_of(&t, dtype, block->n, true);
                 else
@@ -189,7 +195,7 @@ SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t 
         // The width is a constant in each case, so that the accumulators stay in registers; in
         // work->scratch, which the compiler takes for possible weights, they would not.
         const float *x = work->blocks->x;
-        const bool prefetch = work->prefetch != PREFETCH_NONE;
+        const Prefetch prefetch = work->prefetch;
         F32x16 acc[STRIP_PANELS];
         switch (width) {
         case 1: dot_strip(acc, dtype, 1, strip, m->cols, x, prefetch); break;

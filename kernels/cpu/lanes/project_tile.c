@@ -43,12 +43,15 @@ SPECIALISED void unpack_panel(const DType dtype, const bool bytes, Unpacked to,
         Superblock superblock = superblock_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < superblock.n_cells; c++) {
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
-            prefetch_cell(dtype, &superblock, c, MAX_BLOCK_ROWS, panel_bytes);
+            const Ahead ahead = cell_ahead(dtype, &superblock, c, PREFETCH_L1_AND_L2, panel_bytes);
             UNROLL(8)
-            for (int f = 0; f < 8 && bytes; f++, to.words += 32)
+            for (int f = 0; f < 8 && bytes; f++, to.words += 32) {
+                prefetch_step(&ahead, f);
                 i16_store(to.words, cell_bytes(dtype, planes, f));
+            }
             UNROLL(8)
             for (int f = 0; f < 8 && !bytes; f++) {
+                prefetch_step(&ahead, f);
                 WordPair words = cell_words(dtype, planes, f);
                 int16_t *at = to.words + 32 * word_of(f);
                 i16_store(at, i16_sub(words.low, centre));
