@@ -397,7 +397,8 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, File
     interrupt_end();
     end_text(&sink);
     if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
-    if (good && o->record) good = write_record(&sink, &g, &files->record, error);
+    // Where standard output failed, the text ended there and not where it was to end.
+    if (good && o->record && output_good()) good = write_record(&sink, &g, &files->record, error);
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
     if (good && sink.prompt_bits && !o->quiet) surprise_print_legend(&sink.surprise);

@@ -40,13 +40,22 @@ static void choose_options(Replay *r) {
     if (option_given(given, OPTION_KV)) o->kv = given->kv;
 }
 
-// Where the file is no longer there, the way out is in the message.
+static bool begins_with(const char *message, const char *path) {
+    return path && !strncmp(message, path, strlen(path));
+}
+
+// Where a file is no longer there, the way out is in the message.
 static bool open_session(Replay *r, Error *error) {
     Error cause = {0};
     if (session_open(&r->session, &r->options, &cause)) return true;
-    if (cause.code != ERROR_IO || r->given->other_model) return error_copy(error, &cause);
-    return error_set(error, cause.code, "%s (the recorded path; --model PATH gives another)",
-                     cause.message);
+    const char *model = r->given->other_model ? NULL : r->options.model;
+    const char *tokenizer = option_given(r->given, OPTION_TOKENIZER) ? NULL : r->options.tokenizer;
+    const char *other = begins_with(cause.message, tokenizer) ? "-z FILE"
+                        : begins_with(cause.message, model)   ? "--model PATH"
+                                                              : NULL;
+    if (cause.code != ERROR_IO || !other) return error_copy(error, &cause);
+    return error_set(error, cause.code, "%s (the recorded path; %s gives another)", cause.message,
+                     other);
 }
 
 // A vocabulary of another size has other rows of logits. A context that is too long would be

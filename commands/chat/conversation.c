@@ -371,8 +371,9 @@ static bool keep_turn(Chat *chat, Turn *turn, const Generation *g, Error *error)
     size_t user = turn->user.size, length = turn->answer.size;
     if (!push_turn(chat, turn, error)) return false;
     const Turn *kept = &chat->turns[chat->n_turns - 1];
+    StopReason stop = output_good() ? g->stop : STOP_INTERRUPT; // nobody reads on
     return transcript_add(chat, "user", kept->user.bytes, user, NULL, error) &&
-           transcript_add(chat, "assistant", kept->answer.bytes, length, stop_reason_name(g->stop),
+           transcript_add(chat, "assistant", kept->answer.bytes, length, stop_reason_name(stop),
                           error);
 }
 

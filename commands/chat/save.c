@@ -219,9 +219,14 @@ static bool read_left(Chat *chat, const json_t *root, Error *error) {
 }
 
 static bool read_origin(ChatOrigin *origin, const json_t *root, Error *error) {
-    const char *format = NULL, *path = NULL, *digest = NULL;
+    static const char FORMAT[] = "limpid-chat ";
+    const char *kind = NULL, *format = NULL, *path = NULL, *digest = NULL;
     const json_t *model = NULL;
     *origin = (ChatOrigin){0};
+    if (!json_read_string(root, "format", &kind, error)) return false;
+    // What other programs write is read as well.
+    if (kind && !strncmp(kind, FORMAT, sizeof FORMAT - 1) && strcmp(kind, "limpid-chat 1") != 0)
+        return error_set(error, ERROR_FILE, "format: got %.40s, wanted limpid-chat 1", kind);
     if (!json_read_string(root, "template", &format, error) ||
         !json_read_object(root, "model", &model, error) ||
         (model && !(json_read_string(model, "path", &path, error) &&

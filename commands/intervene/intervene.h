@@ -18,6 +18,7 @@
 // the residual stream: Turner et al. 2023, arxiv.org/abs/2308.10248.
 #pragma once
 
+#include "base/buffer.h"
 #include "base/file_set.h"
 #include "commands/shared/options.h"
 #include "commands/shared/stage_names.h"
@@ -95,8 +96,8 @@ bool interventions_change(const Interventions *i, StageId id, int layer);
 // changed: then their parts of a logit do not add up to it. NULL: no.
 bool interventions_break_parts(const Interventions *i);
 
-// "--ablate L3.H5 --patch logits=0", as printable ASCII and cut to `size`; "" where there are none.
-void interventions_describe(char *out, size_t size, const Options *options);
+// Appends "--ablate L3.H5 --patch logits=0", the options as they were given.
+void interventions_describe(Buffer *out, const Options *options);
 
 // ---- files, internal to commands/intervene/ ----
 

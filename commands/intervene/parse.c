@@ -298,9 +298,7 @@ bool interventions_inputs(FileSet *inputs, const Options *o, Error *error) {
     return true;
 }
 
-void interventions_describe(char *out, size_t size, const Options *o) {
-    char escaped[200];
-    size_t used = 0;
+void interventions_describe(Buffer *out, const Options *o) {
     const struct {
         const char *option;
         const char *const *texts;
@@ -309,12 +307,7 @@ void interventions_describe(char *out, size_t size, const Options *o) {
         {"--steer", o->steers.texts, o->steers.count},
         {"--patch", o->patches.texts, o->patches.count},
         {o->ablate_to ? "--ablate-to mean --ablate" : "--ablate", &o->ablate, o->ablate != NULL}};
-    *out = '\0';
     for (int k = 0; k < 3; k++)
-        for (int i = 0; i < LISTS[k].count && used < size; i++) {
-            const char *text = LISTS[k].texts[i];
-            used += (size_t)snprintf(out + used, size - used, "%s%s %s", used ? " " : "",
-                                     LISTS[k].option,
-                                     escape_bytes(escaped, sizeof escaped, text, strlen(text)));
-        }
+        for (int i = 0; i < LISTS[k].count; i++)
+            buffer_print(out, "%s%s %s", out->size ? " " : "", LISTS[k].option, LISTS[k].texts[i]);
 }

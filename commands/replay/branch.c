@@ -55,6 +55,8 @@ static bool parse_token(const Replay *r, int32_t *id, Error *error) {
 }
 
 bool replay_check_branch(Replay *r, Error *error) {
+    if (!r->recorded.n_tokens)
+        return error_set(error, ERROR_USAGE, "--at: the recording has no tokens");
     if ((uint64_t)r->given->at >= r->recorded.n_tokens)
         return error_set(error, ERROR_USAGE,
                          "--at: got %" PRId64 ", the recording has tokens 0 .. %" PRId64,
@@ -172,41 +174,40 @@ static bool begin_texts(Branch *b, Error *error) {
 
 // ---- the report ----
 
-typedef void (*PutBytes)(void *context, const char *bytes, size_t length);
-
-static void put_output(void *context, const char *bytes, size_t length) {
-    (void)context;
-    output_text(bytes, length);
-}
-
-static void put_buffer(void *context, const char *bytes, size_t length) {
-    buffer_put(context, bytes, length);
-}
-
 // The tokens [from .. to) of texts[text], which begins with the prompt; without a tokenizer ids.
-static void put_text(const Branch *b, int text, size_t from, size_t to, PutBytes put,
-                     void *context) {
+static void put_text(Buffer *out, const Branch *b, int text, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         size_t length = 0;
         char number[16];
         const char *piece = piece_of(b, text, i, &length);
         if (!piece)
             length = (size_t)snprintf(number, sizeof number, "%d ", (int)b->texts[text].ids[i]);
-        put(context, piece ? piece : number, length);
+        buffer_put(out, piece ? piece : number, length);
     }
 }
 
-static void print_branch(const Branch *b, char **labels) {
+// At once: a character may be of several tokens.
+static void print_text(const Branch *b, int text, size_t from, size_t to, bool *good) {
+    Buffer out = {0};
+    put_text(&out, b, text, from, to);
+    output_text((const char *)out.bytes, out.size);
+    *good &= !out.failed;
+    buffer_free(&out);
+}
+
+static bool print_branch(const Branch *b, char **labels, Error *error) {
     static const char *const NAMES[] = {"recorded", "now"};
     size_t shared = b->replay->recorded.prompt.count + b->at;
-    put_text(b, 0, 0, shared, put_output, NULL);
+    bool good = true;
+    print_text(b, 0, 0, shared, &good);
     for (int i = 0; i < 2; i++) {
         output_print("\n\n--- %s: token %zu is %d ", NAMES[i], b->at, (int)b->ids[i]);
         output_text(labels[i], strlen(labels[i]));
         output_print(" (probability %.6f, rank %d)\n", b->probability[i], b->rank[i]);
-        put_text(b, i, shared, b->texts[i].count, put_output, NULL);
+        print_text(b, i, shared, b->texts[i].count, &good);
     }
     output_print("\n");
+    return good || error_set(error, ERROR_MEMORY, "text: out of memory");
 }
 
 static void write_side(JsonWriter *w, const Branch *b, int i, char **labels, const Buffer *text) {
@@ -229,7 +230,7 @@ static bool write_branch(const Branch *b, char **labels, Error *error) {
     size_t shared = b->replay->recorded.prompt.count + b->at;
     Buffer texts[2] = {{0}, {0}};
     for (int i = 0; i < 2; i++)
-        put_text(b, i, shared, b->texts[i].count, put_buffer, &texts[i]);
+        put_text(&texts[i], b, i, shared, b->texts[i].count);
     bool good = !texts[0].failed && !texts[1].failed;
     JsonWriter w = {0};
     if (good) {
@@ -259,7 +260,7 @@ static bool report(const Branch *b, Error *error) {
     if (r->given->json)
         good = write_branch(b, labels, error);
     else
-        print_branch(b, labels);
+        good = print_branch(b, labels, error);
     free(labels);
     if (good && b->stop[1] == STOP_INTERRUPT)
         return error_set(error, ERROR_INTERRUPTED, "interrupted");

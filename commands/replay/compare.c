@@ -219,8 +219,10 @@ static bool report(const Replay *r, const Comparison *c, Error *error) {
 
 bool replay_compare(Replay *r, Error *error) {
     Comparison c = {.recorded = &r->recorded};
-    if (!r->recorded.n_tokens)
+    if (!r->recorded.n_tokens) {
+        if (r->given->json && !report(r, &c, error)) return false;
         return error_set(error, ERROR_ANSWER_NO, "the recording has no tokens to compare");
+    }
     if (!replay_feed(r, 0, error)) return false;
     bool good = run_tokens(r, &c, error);
     c.first_row = c.other_rows ? c.first_row : c.compared;

@@ -156,7 +156,8 @@ static bool read_options(Recording *r, const json_t *root, Error *error) {
     Error cause = {0};
     const char *text = r->options.pattern;
     bool good = options && (!text || attention_pattern_parse(&pattern, text, &cause)) &&
-                sampling_check(&r->options, &cause);
+                sampling_check(&r->options, &cause) &&
+                sampling_check_tokens(&r->options, r->vocab_size, &cause);
     if (good || !options) return good;
     return error_set(error, ERROR_FILE, "options: %s", cause.message);
 }

@@ -110,6 +110,8 @@ const char *stop_reason_name(StopReason reason); // "eos", "length", ...
 
 // Whether --logit-bias can be read; before anything is opened. False: exit code 2.
 bool sampling_check(const Options *options, Error *error);
+// Whether its ids are below vocab_size. False: exit code 2 or 5.
+bool sampling_check_tokens(const Options *options, int vocab_size, Error *error);
 // The entries of all --logit-bias; the caller frees *biases. False: exit code 2 or 5.
 bool sampling_biases(limpid_bias **biases, size_t *count, const Options *options, Error *error);
 // Says which of the options that were given have no effect beside others.

@@ -162,6 +162,24 @@ void recording_free(Recording *r) {
     *r = (Recording){0};
 }
 
+// A recording is JSON, whose texts are UTF-8: other bytes would come back as other bytes.
+static bool check_text(const char *text, const char *what, Error *error) {
+    for (size_t left = text ? strlen(text) : 0, used; left; text += used, left -= used) {
+        uint32_t codepoint;
+        used = utf8_decode(text, left, &codepoint);
+        if (!used)
+            return error_set(error, ERROR_USAGE, "--record: %s is not UTF-8, which JSON must be",
+                             what);
+    }
+    return true;
+}
+
+static bool check_texts(const TextList *list, const char *what, Error *error) {
+    for (int i = 0; i < list->count; i++)
+        if (!check_text(list->texts[i], what, error)) return false;
+    return true;
+}
+
 // A replay has the model alone, in one context.
 bool recording_allows(const Options *o, Error *error) {
     const char *excluded = o->overflow != OVERFLOW_STOP   ? "--context-overflow"
@@ -170,10 +188,14 @@ bool recording_allows(const Options *o, Error *error) {
                            : o->steers.count              ? "--steer"
                            : o->grammar || o->json_schema ? "--grammar and --json-schema"
                                                           : NULL;
-    return !o->record || !excluded ||
-           error_set(error, ERROR_USAGE,
-                     "--record excludes %s: a replay has the model alone, in one context",
-                     excluded);
+    if (o->record && excluded)
+        return error_set(error, ERROR_USAGE,
+                         "--record excludes %s: a replay has the model alone, in one context",
+                         excluded);
+    return !o->record || (check_texts(&o->stops, "--stop", error) &&
+                          check_texts(&o->dry_breakers, "--dry-sequence-breaker", error) &&
+                          check_text(o->model, "the path of the model", error) &&
+                          check_text(o->tokenizer, "--tokenizer", error));
 }
 
 // ---- writing ----

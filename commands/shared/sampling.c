@@ -149,6 +149,15 @@ static bool check_bias_tokens(const limpid_bias *biases, size_t count, int vocab
     return true;
 }
 
+bool sampling_check_tokens(const Options *o, int vocab_size, Error *error) {
+    limpid_bias *biases = NULL;
+    size_t count = 0;
+    bool good = sampling_biases(&biases, &count, o, error) &&
+                check_bias_tokens(biases, count, vocab_size, error);
+    free(biases);
+    return good;
+}
+
 // ---- the sampler ----
 
 // From the kernel; the time of day where it has no random numbers yet. Of six digits: it is printed

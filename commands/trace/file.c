@@ -127,14 +127,19 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
     const Session *s = f->session;
     const ModelOptions *o = &s->model->options;
     const char *path = checkpoint_path(s->checkpoint);
-    char model[TEXT_SIZE], config[TEXT_SIZE], changes[TEXT_SIZE], prompt_tokens[24];
-    escape_bytes(model, sizeof model, path, strlen(path));
+    char config[TEXT_SIZE], prompt_tokens[24];
+    Buffer changes = {0};
     config_text(config, sizeof config, s->config);
     snprintf(prompt_tokens, sizeof prompt_tokens, "%zu", f->tokens->count);
-    interventions_describe(changes, sizeof changes, s->options);
+    interventions_describe(&changes, s->options);
+    buffer_zeros(&changes, 1);
+    if (changes.failed) {
+        buffer_free(&changes);
+        return error_set(error, ERROR_MEMORY, "no memory for the header of the trace");
+    }
     const WriteMetadata metadata[N_METADATA] = {
         {"producer", "limpid " LIMPID_VERSION},
-        {"model", model},
+        {"model", path},
         {"family", s->config->family},
         {"precision", precision_name(o->precision)},
         {"kv", kv_name(o->kv_type)},
@@ -142,10 +147,11 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
         {"config", config},
         {"prompt_tokens", prompt_tokens},
         {"prompt_ids", prompt_ids},
-        {"interventions", changes}, // the last, since most traces have none
+        {"interventions", (const char *)changes.bytes}, // the last, since most traces have none
     };
     int count = s->interventions ? N_METADATA : N_METADATA - 1;
     f->out = safetensors_writer_open(f->place, tensors, f->count + 1, metadata, count, error);
+    buffer_free(&changes);
     return f->out;
 }
 

@@ -191,6 +191,10 @@ static void print_answer(const DiffReport *r) {
         output_print("All %zu tensors are within the budget %s; %s uses most, %s of it.\n",
                      d->n_compared, r->budget->name, name_of(name, t->a), share_text(share, t));
     }
+    if (d->n_compared && d->n_compared < d->count)
+        output_print(
+            "Not compared, since not floating-point in both files: %zu (--all lists them).\n",
+            d->count - d->n_compared);
 }
 
 void diff_report_print(const DiffReport *r) {

@@ -61,13 +61,17 @@ static void put_model(JsonWriter *w, const View *v) {
     writer_integer(w, "parameters", (int64_t)parameters);
     writer_end(w, '}');
     const ModelOptions *o = &v->session->model->options;
-    char changes[TRACE_NAME_SIZE];
-    interventions_describe(changes, sizeof changes, v->options);
+    Buffer changes = {0};
+    interventions_describe(&changes, v->options);
     writer_begin(w, "run", '{');
     writer_string(w, "precision", precision_name(o->precision));
     writer_string(w, "kv", kv_name(o->kv_type));
     writer_string(w, "pattern", v->options->pattern);
-    writer_string(w, "interventions", *changes ? changes : NULL);
+    if (changes.size)
+        writer_text(w, "interventions", (const char *)changes.bytes, changes.size);
+    else
+        writer_string(w, "interventions", NULL);
+    buffer_free(&changes);
     writer_string(w, "backend", device_info(v->session->model->device)->description);
     writer_string(w, "isa", NULL);
     put_size(w, "threads", o->threads);

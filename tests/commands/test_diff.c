@@ -146,6 +146,17 @@ Test(diff, integers_are_not_compared) {
     free(path);
 }
 
+Test(diff, says_how_many_were_not_compared) {
+    static const float V[] = {1, 2};
+    WriterTensor a[] = {floats("x", 1, 1, V), floats("y", 1, 1, V)};
+    a[1].dtype = "I64";
+    a[1].bytes = 8;
+    char *path = write_tensors("a.safetensors", a, 2);
+    TestRun r = program("diff|%s|%s", path, path);
+    check_says(&r, 0, "Not compared, since not floating-point in both files: 1 (");
+    free(path);
+}
+
 // Python writes tensors sorted by name; "order" has the order of computation.
 Test(diff, the_order_of_the_metadata_decides_which_is_first) {
     static const float V[2][2] = {{1, 2}, {3, 4}};

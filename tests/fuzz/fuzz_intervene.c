@@ -67,8 +67,9 @@ static void run_with(const Options *options) {
     Interventions *changes = NULL;
     FileSet inputs = {0};
     Error error = {0};
-    char described[200];
-    interventions_describe(described, sizeof described, options);
+    Buffer described = {0};
+    interventions_describe(&described, options);
+    buffer_free(&described);
     if (!interventions_inputs(&inputs, options, &error)) error = (Error){0};
     file_set_free(&inputs);
     bool good = interventions_open(&changes, options, checkpoint, &error) &&

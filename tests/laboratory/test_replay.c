@@ -518,6 +518,40 @@ Test(replay, refuses_what_it_cannot_do) {
     check_refused(&r, ERROR_USAGE, "prompt.txt");
 }
 
+// JSON has no bytes that are not UTF-8. A text that ended with standard output is no whole one, and
+// the recording that was there stays.
+Test(replay, records_nothing_that_it_cannot_give_back) {
+    char script[400];
+    const char *path = record("kept.json", "-t|0");
+    TestRun r = program("%s|%s|--max-tokens|5|--stop|\xe2|--record|%s|--force", small_model(),
+                        PROMPT, path);
+    check_refused(&r, ERROR_USAGE, "--stop is not UTF-8");
+    snprintf(script, sizeof script,
+             "cp %s %s.before && $RUN $MODEL -i x --max-tokens 5 -q --record %s --force >/dev/full",
+             path, path, path);
+    r = program_shell(script);
+    check_refused(&r, ERROR_IO, "standard output");
+    snprintf(script, sizeof script, "cmp %s %s.before && rm %s.before", path, path, path);
+    r = program_shell(script);
+    check_status(&r, 0);
+    test_run_free(&r);
+}
+
+Test(replay, a_recording_without_tokens_is_said_to_have_none) {
+    const char *path = test_temporary("none.json");
+    unlink(path);
+    TestRun r = program("%s|%s|--max-tokens|0|-q|--record|%s", small_model(), PROMPT, path);
+    check_status(&r, 0);
+    test_run_free(&r);
+    r = program("replay|%s|--at|0|--token|5", path);
+    check_refused(&r, ERROR_USAGE, "--at: the recording has no tokens");
+    r = program("replay|%s|--json|-q", path);
+    check_status(&r, ERROR_ANSWER_NO);
+    json_t *root = parse_output(&r);
+    CHECK(integer(root, "tokens") == 0 && integer(root, "compared") == 0, "of no token");
+    json_decref(root);
+}
+
 // ---- hostile recordings ----
 
 static void check_bad(const json_t *root, const char *because, const char *what) {
@@ -599,6 +633,7 @@ Test(replay, numbers_and_texts_are_kept_in_bounds) {
     set_and_check(options, root, "mirostat", json_string("1"), "one of 0|2");
     set_and_check(options, root, "dry-base", json_integer(0), "options: \"dry-base\"");
     set_and_check(options, root, "logit-bias", json_pack("[s]", "5"), "wanted ID:BIAS");
+    set_and_check(options, root, "logit-bias", json_pack("[s]", "2048:1"), "a token 0 to 2047");
     set_and_check(options, root, "ctx-size", json_integer(6), "\"max-tokens\" or the context");
     set_and_check(options, root, "ctx-size", json_integer(3), "a prompt of ");
     set_and_check(options, root, "ctx-size", json_integer(4000000), "the model has 512");
