@@ -83,6 +83,7 @@ static bool resolve(FileWriter *file, const OutputFile *out, mode_t *mode, Error
     file->inputs = out->inputs;
     file->force = out->force;
     if (!file->path || !file->target) return false;
+    if (!*out->path) return error_set(error, ERROR_IO, "the name of the output is empty");
     if (!strcmp(out->path, "-"))
         return error_set(error, ERROR_USAGE,
                          "-: a file is written here, not standard output (./- is a file named so)");

@@ -75,6 +75,11 @@ static bool check_options(const Options *o, Error *error) {
                              options_first_given(o, &USED_BY[i].id, 1), report_name(report));
     if (option_given(o, OPTION_RIDGE) && option_given(o, OPTION_MACHINE))
         return error_set(error, ERROR_USAGE, "one of --ridge and --machine");
+    int named = o->layers_per_rank.count;
+    if (named && option_given(o, OPTION_RANKS) && o->ranks != named)
+        return error_set(error, ERROR_USAGE,
+                         "--ranks: got %" PRId64 ", --layers-per-rank has %d numbers", o->ranks,
+                         named);
     double bytes;
     return !o->max_memory || cost_parse_size(&bytes, o->max_memory, error);
 }
@@ -184,7 +189,7 @@ static bool plan(CostRun *r, Error *error) {
     if (!o->savings && !o->sweep && !o->max_memory && !o->measure && !wants_ranks(o))
         r->machine = option_given(o, OPTION_RIDGE)
                          ? (Machine){.name = "--ridge", .ridge = o->ridge}
-                         : machine_open((MachineKind)o->machine, r->planned->device, r->dtype,
+                         : machine_open((MachineKind)o->machine, &r->model_options, r->dtype,
                                         token.total.weight_bytes);
     return true;
 }

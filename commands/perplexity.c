@@ -9,6 +9,7 @@
 #include "commands/perplexity/saved_logits.h"
 #include "commands/perplexity/windows.h"
 #include "commands/shared/inputs.h"
+#include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/session.h"
@@ -61,6 +62,12 @@ static bool read_prompt(Run *run, Error *error) {
     if (!text_encode(&run->ids, s, false, &limit, &length, error)) return false;
     if (tokenizer_adds_bos(s->tokenizer)) run->bos = tokenizer_bos(s->tokenizer);
     run->score.bytes = length;
+    // Nothing predicts the first token. Where it is no BOS, its bytes are not scored.
+    if (run->bos < 0 && run->ids.count) {
+        size_t first = 0;
+        tokenizer_piece(s->tokenizer, run->ids.ids[0], true, false, &first);
+        run->score.bytes = first < length ? length - first : 0;
+    }
     return true;
 }
 
@@ -165,14 +172,20 @@ static bool score_text(Run *run, Error *error) {
         output_print(run->saved.path ? "position,id,nll,kl\n" : "position,id,nll\n");
     const WindowedText text = windowed(run);
     const WindowsShow show = {"perplexity", run->session.options->quiet};
-    return windows_feed(&text, score_chunk, run, &show, error);
+    interrupt_begin();
+    bool good = windows_feed(&text, score_chunk, run, &show, error);
+    interrupt_end();
+    return good;
 }
 
 // ---- files of logits ----
 
 // Before the text is scored: may --save-logits be written?
 static bool check_target(Run *run, const Options *o, Error *error) {
-    run->target = (OutputFile){.path = o->save_logits, .inputs = &run->inputs, .force = o->force};
+    run->target = (OutputFile){.path = o->save_logits,
+                               .inputs = &run->inputs,
+                               .force = o->force,
+                               .stop = interrupt_flag()};
     return !o->save_logits ||
            (inputs_find(&run->inputs, o, error) && inputs_check(&run->target, o, error));
 }
@@ -188,6 +201,7 @@ static bool open_logits(Run *run, Error *error) {
                      .rows = run->rows,
                      .used = run->used,
                      .ids = run->ids.ids,
+                     .bos = run->bos,
                      .model = escape_bytes(model, sizeof model, name, strlen(name)),
                      .precision = precision_name((Precision)o->precision),
                      .kv = kv_name((KvType)o->kv)};
@@ -195,10 +209,11 @@ static bool open_logits(Run *run, Error *error) {
                    divergence_init(&run->divergence, run->rows, error)))
         return false;
     if (!o->save_logits) return true;
+    if (!logits_writer_open(&run->writer, &run->target, &key, error)) return false;
     if (!o->quiet)
         note("saving %zu rows of %d logits, %.1f MB, to %s", run->rows, key.vocab_size,
              (double)saved_logits_bytes(&key) / 1e6, o->save_logits);
-    return logits_writer_open(&run->writer, &run->target, &key, error);
+    return true;
 }
 
 // ---- the result ----

@@ -116,6 +116,11 @@ bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *c
 
 bool ranks_begin(const int *per_rank, int n, Error *error) {
     if (!transport_begin(error)) return false;
+    if (n && transport_count() == 1 && n > 1)
+        return error_set(error, ERROR_USAGE,
+                         "--layers-per-rank: %d numbers for one process; mpirun starts more "
+                         "(docs/scale.md)",
+                         n);
     if (n && is_first() && n != transport_count()) // the others are told which layers are theirs
         return error_set(error, ERROR_USAGE, "--layers-per-rank: %d number%s for %d ranks", n,
                          n > 1 ? "s" : "", transport_count());

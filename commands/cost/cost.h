@@ -27,7 +27,8 @@ typedef struct Machine {
 // `device` is measured, and nothing else uses it yet: reading out of memory, or `weight_bytes`
 // again and again where that is faster, since caches hold them. `dtype` is the type of most
 // weights.
-Machine machine_open(MachineKind kind, Device *device, DType dtype, double weight_bytes);
+Machine machine_open(MachineKind kind, const ModelOptions *options, DType dtype,
+                     double weight_bytes);
 double machine_ridge(const Machine *machine); // FLOP per byte; 0: not known
 double machine_seconds(const Machine *machine, double flops, double bytes); // the least; 0: unknown
 bool memory_is_limit(const Machine *machine, double flops, double bytes);

@@ -36,13 +36,17 @@ static double measure_flops(Device *device, DType dtype) {
     return known(device_peak_rate(device, arithmetic.kind)) / fmax(arithmetic.products, 1);
 }
 
-Machine machine_open(MachineKind kind, Device *device, DType dtype, double weight_bytes) {
+// On a device of its own: the one that is planned with has no matrix that the model has not.
+Machine machine_open(MachineKind kind, const ModelOptions *options, DType dtype,
+                     double weight_bytes) {
     Machine machine = MACHINES[kind];
     if (kind != MACHINE_MEASURED) return machine;
+    Device *device = device_open(options->threads, options->precision);
     machine.read = known(device_read_rate(device, 0));
     if (weight_bytes < MOST_CACHED)
         machine.read = fmax(machine.read, known(device_read_rate(device, (size_t)weight_bytes)));
     machine.flops = measure_flops(device, dtype);
+    device_close(device);
     return machine;
 }
 

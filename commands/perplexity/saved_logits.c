@@ -20,12 +20,14 @@ typedef struct KeyTexts {
     char values[N_KEYS][TEXT_SIZE];
 } KeyTexts;
 
-// text_hash: FNV-1a of the ids that the windows read. All values are texts, as safetensors demands
+// text_hash: FNV-1a of the ids that the windows read, and of the one that --second-half puts in
+// place of the first of each. All values are texts, as safetensors demands
 // of its metadata.
 static KeyTexts key_texts(const LogitsKey *key) {
     KeyTexts t = {
         .names = {"format", "vocab_size", "window", "stride", "second_half", "text_hash"}};
     uint64_t hash = fnv1a(FNV_START, key->ids, key->used * sizeof *key->ids);
+    if (key->windows.second_half && key->bos >= 0) hash = fnv1a(hash, &key->bos, sizeof key->bos);
     snprintf(t.values[0], TEXT_SIZE, "%s", FORMAT);
     snprintf(t.values[1], TEXT_SIZE, "%d", key->vocab_size);
     snprintf(t.values[2], TEXT_SIZE, "%zu", key->windows.window);
@@ -97,6 +99,9 @@ static bool check_metadata(SavedLogits *s, const LogitsKey *key, Error *error) {
             return error_set(error, ERROR_FILE,
                              "not a file of saved logits: the metadata has no \"%s\"",
                              wanted.names[i]);
+        if (!i && strcmp(value, FORMAT) != 0)
+            return error_set(error, ERROR_FILE, "not a file of saved logits: its format is %.40s",
+                             value);
         if (strcmp(value, wanted.values[i]) != 0)
             return error_set(
                 error, ERROR_FILE, "%s: these logits were saved with %.40s, this run has %s",

@@ -21,6 +21,7 @@ typedef struct LogitsKey {
     int vocab_size;
     size_t rows, used;  // scored tokens; tokens that the windows read
     const int32_t *ids; // (used) of the text, borrowed
+    int32_t bos;        // begins each window of the second halves in place of its id; -1: none does
     const char *model;  // of this run, for the reader
     const char *precision, *kv;
 } LogitsKey;

@@ -177,6 +177,21 @@ Test(perplexity, windows_of_second_halves_begin_with_bos) {
     check_status(&r, 0);
     CHECK_NEAR(number(&r, "mean_nll"), wanted / 9, 1e-9);
     test_run_free(&r);
+    // Ids alone get no BOS, so the logits of such a run are no measure for them.
+    const char *saved = test_temporary("bos.safetensors"), *given = test_temporary("ids-of-text");
+    snprintf(line, sizeof line,
+             "perplexity|%s|-q|--window|8|--second-half|--windows|3|--save-logits|%s",
+             small_model(), saved);
+    r = program_input(line, TEXT, sizeof TEXT - 1);
+    check_status(&r, 0);
+    test_run_free(&r);
+    snprintf(line, sizeof line, "$RUN tokenize $MODEL --bos -i '%s' > %s", TEXT, given);
+    r = program_shell(line);
+    check_status(&r, 0);
+    test_run_free(&r);
+    snprintf(line, sizeof line, "|--window|8|--second-half|--windows|3|--kl|%s", saved);
+    r = run_ids(given, line);
+    check_refused(&r, ERROR_FILE, "another text");
 }
 
 Test(perplexity, logits_do_not_diverge_from_themselves) {
@@ -303,7 +318,8 @@ Test(perplexity, logits_of_another_run_are_refused) {
                      "window: these logits were saved with 32, this run has 16");
     check_kl_refused(ids, "|--window|32|--stride|16", path, "stride");
     check_kl_refused(ids, "|--window|32|--second-half", path, "second_half");
-    check_kl_refused(ids, "|--window|32|--windows|1", path, "another text or other --windows (text_hash)");
+    check_kl_refused(ids, "|--window|32|--windows|1", path,
+                     "another text or other --windows (text_hash)");
     check_kl_refused(ids_file("other", -1, 1, 64), "|--window|32", path, "another text");
     check_kl_refused(ids, "", small_model(), "builtin.gguf: ");
     check_kl_refused(ids, "", ids, "ids: ");
@@ -366,6 +382,8 @@ Test(perplexity, logits_are_saved_whole_or_not_at_all) {
     snprintf(line, sizeof line, "|--save-logits|/nowhere/x.safetensors");
     r = run_ids(ids, line);
     check_refused(&r, ERROR_IO, "/nowhere/x.safetensors");
+    r = run_ids(ids, "|--save-logits|");
+    check_refused(&r, ERROR_IO, "the name of the output is empty");
     snprintf(line, sizeof line, "|--save-logits|%s", ids);
     r = run_ids(ids, line);
     check_refused(&r, ERROR_USAGE, "is read by this run");
@@ -378,6 +396,21 @@ Test(perplexity, logits_are_saved_whole_or_not_at_all) {
     char *bytes = test_read_file(path, &size);
     CHECK_STRING(bytes, "old");
     free(bytes);
+}
+
+// SIGTERM comes as soon as rows have been written; the last of them is whole.
+Test(perplexity, a_signal_ends_the_rows_at_the_end_of_a_line) {
+    char line[1500];
+    const char *text = test_temporary("long.txt"), *out = test_temporary("rows.csv");
+    snprintf(line, sizeof line,
+             "for i in $(seq 3000); do echo 'Once upon a time there was a dog.'; done > %s; "
+             "$RUN perplexity $MODEL -f %s --csv -q > %s & p=$!; "
+             "while [ ! -s %s ]; do sleep 0.05; done; kill -TERM $p; wait $p; echo $?; "
+             "tail -c 1 %s | od -An -c",
+             text, text, out, out, out);
+    TestRun r = program_shell(line);
+    CHECK(strstr(r.out, "143\n") && strstr(r.out, "\\n"), "%s%s", r.out, r.err);
+    test_run_free(&r);
 }
 
 Test(perplexity, wrong_command_lines) {
