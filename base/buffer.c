@@ -78,6 +78,17 @@ void buffer_print(Buffer *b, const char *format, ...) {
     va_end(arguments);
 }
 
+void buffer_put_text(Buffer *b, const char *text, size_t length) {
+    for (size_t i = 0, n; i < length; i += n ? n : 1) {
+        uint32_t character;
+        n = utf8_decode(text + i, length - i, &character);
+        if (n)
+            buffer_put(b, text + i, n);
+        else
+            buffer_print(b, "\\x%02X", (unsigned)(uint8_t)text[i]);
+    }
+}
+
 void buffer_quote(Buffer *b, const char *text, size_t length) {
     buffer_put(b, "\"", 1);
     for (size_t i = 0; i < length;) {

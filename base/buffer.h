@@ -27,6 +27,8 @@ void buffer_u32(Buffer *b, uint32_t value);
 void buffer_u64(Buffer *b, uint64_t value);
 void buffer_f32(Buffer *b, float value);
 void buffer_print(Buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Text that is UTF-8: every byte that is not is written as \xNN.
+void buffer_put_text(Buffer *b, const char *text, size_t length);
 // A JSON string with its quotes; U+FFFD stands for every byte that is not UTF-8.
 void buffer_quote(Buffer *b, const char *text, size_t length);
 // Text of an XML or HTML element or of an attribute in double quotes; U+FFFD stands for every byte

@@ -77,9 +77,8 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE, "one of --ridge and --machine");
     int named = o->layers_per_rank.count;
     if (named && option_given(o, OPTION_RANKS) && o->ranks != named)
-        return error_set(error, ERROR_USAGE,
-                         "--ranks: got %" PRId64 ", --layers-per-rank has %d numbers", o->ranks,
-                         named);
+        return error_set(error, ERROR_USAGE, "--ranks: got %" PRId64 ", --layers-per-rank is of %d",
+                         o->ranks, named);
     double bytes;
     return !o->max_memory || cost_parse_size(&bytes, o->max_memory, error);
 }
@@ -180,7 +179,11 @@ static bool plan(CostRun *r, Error *error) {
     r->planned = model_plan(config, &r->weights, &r->model_options, error);
     if (!r->planned) return error_prefix(error, o->model);
     r->config = &r->planned->config;
-    if (seq > config_longest_context(config) && !o->quiet && !o->measure) // which refuses it
+    bool too_long = seq > config_longest_context(config);
+    if (too_long && (o->measure || o->max_memory))
+        return error_set(error, ERROR_USAGE, "--seq: got %" PRId64 ", the model's context is %d",
+                         seq, config_longest_context(config));
+    if (too_long && !o->quiet)
         note("%" PRId64 " tokens: more than the model's context of %d", seq, config->max_seq_len);
     // Counts need no device: where there is none, its figures are unknown.
     WorkCost token;

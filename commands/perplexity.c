@@ -54,7 +54,7 @@ static bool read_ids(Run *run, Error *error) {
     return good;
 }
 
-// The text and its length in bytes, for bits per byte.
+// The text, and the bytes that are scored, for bits per byte.
 static bool read_prompt(Run *run, Error *error) {
     Session *s = &run->session;
     size_t length = 0;
@@ -174,6 +174,8 @@ static bool score_text(Run *run, Error *error) {
     const WindowsShow show = {"perplexity", run->session.options->quiet};
     interrupt_begin();
     bool good = windows_feed(&text, score_chunk, run, &show, error);
+    // A pass sees it too, but not one that came behind the last.
+    if (good && interrupt_asked()) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     interrupt_end();
     return good;
 }

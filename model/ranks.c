@@ -116,7 +116,7 @@ bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *c
 
 bool ranks_begin(const int *per_rank, int n, Error *error) {
     if (!transport_begin(error)) return false;
-    if (n && transport_count() == 1 && n > 1)
+    if (n > 1 && transport_count() == 1)
         return error_set(error, ERROR_USAGE,
                          "--layers-per-rank: %d numbers for one process; mpirun starts more "
                          "(docs/scale.md)",

@@ -220,11 +220,11 @@ static bool read_left(Chat *chat, const json_t *root, Error *error) {
 
 static bool read_origin(ChatOrigin *origin, const json_t *root, Error *error) {
     static const char FORMAT[] = "limpid-chat ";
-    const char *kind = NULL, *format = NULL, *path = NULL, *digest = NULL;
+    const char *format = NULL, *path = NULL, *digest = NULL;
     const json_t *model = NULL;
     *origin = (ChatOrigin){0};
-    if (!json_read_string(root, "format", &kind, error)) return false;
-    // What other programs write is read as well.
+    // Files of other programs have no format, or one of their own.
+    const char *kind = json_string_value(json_object_get(root, "format"));
     if (kind && !strncmp(kind, FORMAT, sizeof FORMAT - 1) && strcmp(kind, "limpid-chat 1") != 0)
         return error_set(error, ERROR_FILE, "format: got %.40s, wanted limpid-chat 1", kind);
     if (!json_read_string(root, "template", &format, error) ||

@@ -24,9 +24,9 @@ typedef struct Machine {
     double ridge; // FLOP per byte that was given in place of both; 0: none was
 } Machine;
 
-// `device` is measured, and nothing else uses it yet: reading out of memory, or `weight_bytes`
-// again and again where that is faster, since caches hold them. `dtype` is the type of most
-// weights.
+// MACHINE_MEASURED: opens a device with these options and measures how fast it multiplies, and how
+// fast it reads memory, or `weight_bytes` again and again where that is faster, since caches hold
+// them. `dtype` is the type of most weights.
 Machine machine_open(MachineKind kind, const ModelOptions *options, DType dtype,
                      double weight_bytes);
 double machine_ridge(const Machine *machine); // FLOP per byte; 0: not known

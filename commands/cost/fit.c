@@ -110,9 +110,6 @@ bool cost_print_fit(const CostRun *r, Error *error) {
     Choice choices[N_TYPES] = {0}, *found = NULL;
     double bytes = 0;
     int most = config_longest_context(r->config);
-    if (r->seq > most)
-        return error_set(error, ERROR_USAGE, "--seq: got %.0f, the model's context is %d", r->seq,
-                         most);
     bool good = cost_parse_size(&bytes, r->options->max_memory, error);
     if (good)
         output_print("The longest context in %.1f MB (%s), batch %.0f; with %s\n"

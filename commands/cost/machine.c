@@ -36,7 +36,7 @@ static double measure_flops(Device *device, DType dtype) {
     return known(device_peak_rate(device, arithmetic.kind)) / fmax(arithmetic.products, 1);
 }
 
-// On a device of its own: the one that is planned with has no matrix that the model has not.
+// On a device of its own, since measure_flops adds a matrix, which would count as the model's.
 Machine machine_open(MachineKind kind, const ModelOptions *options, DType dtype,
                      double weight_bytes) {
     Machine machine = MACHINES[kind];

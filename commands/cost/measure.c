@@ -169,10 +169,6 @@ bool cost_print_measure(const CostRun *r, Error *error) {
     if (r->is_outline || option_given(r->options, OPTION_COST_TYPE))
         return error_set(error, ERROR_USAGE,
                          "--measure runs the model: a file with weights, without --type");
-    if (r->seq > config_longest_context(r->config))
-        return error_set(error, ERROR_USAGE,
-                         "--seq: got %.0f, --measure runs at most %d tokens of it", r->seq,
-                         config_longest_context(r->config));
     bool good = open_and_run(&m, error);
     if (good && r->options->json)
         print_json(&m);

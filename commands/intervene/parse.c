@@ -308,6 +308,9 @@ void interventions_describe(Buffer *out, const Options *o) {
         {"--patch", o->patches.texts, o->patches.count},
         {o->ablate_to ? "--ablate-to mean --ablate" : "--ablate", &o->ablate, o->ablate != NULL}};
     for (int k = 0; k < 3; k++)
-        for (int i = 0; i < LISTS[k].count; i++)
-            buffer_print(out, "%s%s %s", out->size ? " " : "", LISTS[k].option, LISTS[k].texts[i]);
+        for (int i = 0; i < LISTS[k].count; i++) {
+            const char *text = LISTS[k].texts[i];
+            buffer_print(out, "%s%s ", out->size ? " " : "", LISTS[k].option);
+            buffer_put_text(out, text, strlen(text));
+        }
 }

@@ -20,9 +20,9 @@ typedef struct KeyTexts {
     char values[N_KEYS][TEXT_SIZE];
 } KeyTexts;
 
-// text_hash: FNV-1a of the ids that the windows read, and of the one that --second-half puts in
-// place of the first of each. All values are texts, as safetensors demands
-// of its metadata.
+// text_hash: FNV-1a of the ids that the windows read, and of the BOS that --second-half puts in
+// place of the first id of each window. All values are texts, as safetensors demands of its
+// metadata.
 static KeyTexts key_texts(const LogitsKey *key) {
     KeyTexts t = {
         .names = {"format", "vocab_size", "window", "stride", "second_half", "text_hash"}};
@@ -105,7 +105,8 @@ static bool check_metadata(SavedLogits *s, const LogitsKey *key, Error *error) {
         if (strcmp(value, wanted.values[i]) != 0)
             return error_set(
                 error, ERROR_FILE, "%s: these logits were saved with %.40s, this run has %s",
-                i == N_KEYS - 1 ? "another text or other --windows (text_hash)" : wanted.names[i],
+                i == N_KEYS - 1 ? "another text, other --windows or another BOS (text_hash)"
+                                : wanted.names[i],
                 value, wanted.values[i]);
     }
     return safetensors_metadata(&s->file, "model", &s->model, error) &&

@@ -48,7 +48,7 @@ size_t text_windows_scored(const TextWindows *windows, size_t count, size_t *use
 typedef struct Score {
     uint64_t count, top1;    // tokens scored; those that the model found likeliest
     double sum, sum_squares; // of nll
-    uint64_t bytes;          // of the text, if all of it is scored; 0: unknown
+    uint64_t bytes;          // of the scored tokens; 0: unknown, or a part of the text
 } Score;
 
 typedef struct Figures {

@@ -159,6 +159,7 @@ static bool read_options(Recording *r, const json_t *root, Error *error) {
                 sampling_check(&r->options, &cause) &&
                 sampling_check_tokens(&r->options, r->vocab_size, &cause);
     if (good || !options) return good;
+    if (cause.code == ERROR_MEMORY) return error_copy(error, &cause);
     return error_set(error, ERROR_FILE, "options: %s", cause.message);
 }
 

@@ -128,18 +128,15 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
     const ModelOptions *o = &s->model->options;
     const char *path = checkpoint_path(s->checkpoint);
     char config[TEXT_SIZE], prompt_tokens[24];
-    Buffer changes = {0};
+    Buffer changes = {0}, model = {0};
     config_text(config, sizeof config, s->config);
     snprintf(prompt_tokens, sizeof prompt_tokens, "%zu", f->tokens->count);
     interventions_describe(&changes, s->options);
     buffer_zeros(&changes, 1);
-    if (changes.failed) {
-        buffer_free(&changes);
-        return error_set(error, ERROR_MEMORY, "no memory for the header of the trace");
-    }
+    buffer_put_text(&model, path, strlen(path) + 1); // with its end, which is UTF-8 too
     const WriteMetadata metadata[N_METADATA] = {
         {"producer", "limpid " LIMPID_VERSION},
-        {"model", path},
+        {"model", (const char *)model.bytes},
         {"family", s->config->family},
         {"precision", precision_name(o->precision)},
         {"kv", kv_name(o->kv_type)},
@@ -150,8 +147,12 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
         {"interventions", (const char *)changes.bytes}, // the last, since most traces have none
     };
     int count = s->interventions ? N_METADATA : N_METADATA - 1;
-    f->out = safetensors_writer_open(f->place, tensors, f->count + 1, metadata, count, error);
+    if (changes.failed || model.failed)
+        error_set(error, ERROR_MEMORY, "no memory for the header of the trace");
+    else
+        f->out = safetensors_writer_open(f->place, tensors, f->count + 1, metadata, count, error);
     buffer_free(&changes);
+    buffer_free(&model);
     return f->out;
 }
 

@@ -176,7 +176,7 @@ static void print_first(const DiffReport *r) {
                  r->budget->name);
 }
 
-// The last line of the report.
+// The last lines of the report.
 static void print_answer(const DiffReport *r) {
     const TraceDiff *d = r->diff;
     char name[NAME_SIZE], share[32];
@@ -192,9 +192,8 @@ static void print_answer(const DiffReport *r) {
                      d->n_compared, r->budget->name, name_of(name, t->a), share_text(share, t));
     }
     if (d->n_compared && d->n_compared < d->count)
-        output_print(
-            "Not compared, since not floating-point in both files: %zu (--all lists them).\n",
-            d->count - d->n_compared);
+        output_print("Not compared, since not floating-point in both files: %zu%s.\n",
+                     d->count - d->n_compared, r->all ? "" : " (--all lists them)");
 }
 
 void diff_report_print(const DiffReport *r) {

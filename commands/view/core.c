@@ -45,7 +45,8 @@ static void put_config(JsonWriter *w, const View *v) {
     writer_end(w, '}');
 }
 
-static void put_model(JsonWriter *w, const View *v) {
+// False: out of memory.
+static bool put_model(JsonWriter *w, const View *v) {
     const Checkpoint *checkpoint = v->session->checkpoint;
     size_t count = 0;
     uint64_t parameters = 0;
@@ -71,11 +72,13 @@ static void put_model(JsonWriter *w, const View *v) {
         writer_text(w, "interventions", (const char *)changes.bytes, changes.size);
     else
         writer_string(w, "interventions", NULL);
+    bool good = !changes.failed;
     buffer_free(&changes);
     writer_string(w, "backend", device_info(v->session->model->device)->description);
     writer_string(w, "isa", NULL);
     put_size(w, "threads", o->threads);
     writer_end(w, '}');
+    return good;
 }
 
 // Metadata of a trace. False: exit code 5.
@@ -118,14 +121,7 @@ static bool put_piece(JsonWriter *w, Tokenizer *tokenizer, int32_t id) {
     size_t length = 0;
     const char *text = tokenizer_piece(tokenizer, id, false, true, &length);
     Buffer out = {0};
-    for (size_t i = 0, n; i < length; i += n ? n : 1) {
-        uint32_t character;
-        n = utf8_decode(text + i, length - i, &character);
-        if (n)
-            buffer_put(&out, text + i, n);
-        else
-            buffer_print(&out, "\\x%02X", (unsigned)(uint8_t)text[i]);
-    }
+    buffer_put_text(&out, text, length);
     snprintf(key, sizeof key, "%" PRId32, id);
     writer_text(w, key, out.size ? (const char *)out.bytes : "", out.size);
     bool good = !out.failed;
@@ -334,13 +330,14 @@ bool view_core(const View *v, Buffer *core, Error *error) {
     writer_integer(&w, "format", 1);
     writer_string(&w, "kind", v->diff ? "diff" : v->trace ? "trace" : "model");
     writer_string(&w, "limpid", LIMPID_VERSION);
+    bool good = true;
     if (v->trace) {
         if (!put_trace(&w, v, error)) return false;
     } else {
-        put_model(&w, v);
+        good = put_model(&w, v);
     }
     put_sizes(&w, v);
-    bool good = put_tokens(&w, v);
+    good = put_tokens(&w, v) && good;
     put_parts(&w, v);
     writer_end(&w, '}');
     if (good && !core->failed) return true;

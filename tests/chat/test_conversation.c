@@ -175,6 +175,7 @@ Test(conversation, a_file_that_holds_none_is_not_loaded_and_says_why) {
     static const char *const FILES[][2] = {
         {"{}", "no messages in it"},
         {"{\"format\":\"limpid-chat 2\",\"messages\":[]}", "format: got limpid-chat 2"},
+        {"{\"format\":7,\"messages\":[7]}", "message 0: wanted role and content, both texts"},
         {"{\"messages\":[7]}", "message 0: wanted role and content, both texts"},
         {"{\"messages\":[{\"role\":\"king\",\"content\":\"a\"}]}", "got the role \"king\""},
         {"{\"messages\":[" ASSISTANT "]}", "message 0: wanted one of the user"},

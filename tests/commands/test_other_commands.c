@@ -369,6 +369,30 @@ Test(other_commands, perplexity_scores_every_token_once_in_any_window) {
     }
 }
 
+// Nothing predicts the first token. Where it is no BOS, the bytes of the others are scored: of a
+// model whose BOS is turned off, 19 of "Once upon a time, a dog", which begins with "Once".
+Test(other_commands, bits_are_of_the_bytes_that_are_scored) {
+    static const char KEY[] = "tokenizer.ggml.add_bos_token", TEXT[] = "Once upon a time, a dog";
+    size_t size = 0, at = 0;
+    char *model = test_read_file(small_model(), &size), value[4000];
+    while (at + sizeof KEY < size && memcmp(model + at, KEY, sizeof KEY - 1) != 0)
+        at++;
+    CHECK(at + sizeof KEY + 4 < size && model[at + sizeof KEY + 3] == 1, "no %s", KEY);
+    model[at + sizeof KEY + 3] = 0; // behind a type of four bytes
+    const char *path = test_temporary("no-bos.gguf");
+    test_write_file(path, model, size);
+    free(model);
+    char line[600];
+    snprintf(line, sizeof line, "perplexity|%s|--json|-q", path);
+    TestRun r = program_input(line, TEXT, sizeof TEXT - 1);
+    check_status(&r, 0);
+    double tokens = strtod(json_value(value, r.out, "tokens"), NULL);
+    double mean = strtod(json_value(value, r.out, "mean_nll"), NULL);
+    CHECK_NEAR(strtod(json_value(value, r.out, "bits_per_byte"), NULL), mean * tokens / log(2) / 19,
+               1e-9);
+    test_run_free(&r);
+}
+
 Test(other_commands, bench_json_has_the_figures_that_scripts_read) {
     TestRun r = program("bench|%s|--json|--no-limits|--pp|16|--gen|8|-r|1|--depth|0,8|--batch|1,2",
                         small_model());

@@ -43,7 +43,7 @@ Test(refusals, of_the_laboratory) {
         {"$RUN attention $MODEL --rope --csv --json", "--csv and --json: one of them", 0},
         {"$RUN attention $MODEL $IN --svg $D/a --png $D/a", "--svg and --png are the same file", 0},
         {"$RUN cost $MODEL --json --sweep", "--json: --sweep does not use it", 0},
-        {"$RUN cost $MODEL --measure --seq 512000", "--measure runs at most 512 tokens", 0},
+        {"$RUN cost $MODEL --measure --seq 512000", "the model's context is 512", 0},
         {"$RUN lens $MODEL $IN --patch layers.0.att_out=$D/none", "none: ", ERROR_IO},
         {"$RUN view $MODEL $IN", "--out FILE is needed: where to write the page", 0},
         {"$RUN view $MODEL $IN --out $D/v --budget f32", "--budget is of two traces", 0},

@@ -148,9 +148,10 @@ typedef struct Shape {
 } Shape;
 
 // All of x in one call, then in calls of few and of many rows: every size of block, alone and
-// beside others, straight from the packed panel and unpacked.
-static void check_matrix(Device *device, const char *isa, const Sample *sample, const float *x,
-                         const float *bias, const float *wanted, int n) {
+// beside others, straight from the packed panel and unpacked. One and two rows have kernels of
+// their own for each kind of prefetch, whichever this processor takes.
+static void check_matrix(Device *device, const char *isa, Prefetch prefetch, const Sample *sample,
+                         const float *x, const float *bias, const float *wanted, int n) {
     const Matrix *m = &sample->matrix;
     size_t out_size = (size_t)n * m->rows;
     DeviceMatrix *w = device_matrix(device, m);
@@ -161,6 +162,7 @@ static void check_matrix(Device *device, const char *isa, const Sample *sample, 
               "%s takes %zu for %zu", dtype_info(m->dtype)->name, w->n_panels * w->panel_bytes,
               stored);
     device_reserve(device, n);
+    device->prefetch = prefetch;
     float *out = malloc(out_size * sizeof *out);
     enum { CALLS = 9 };
     static const int COUNTS[CALLS] = {1, 2, 5, 3, 6, 8, 16, 4, 64};
@@ -198,7 +200,8 @@ static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_s
             for (int i = 0; i < 8; i += TEST_CROSS ? 2 : 1) {
                 static const int THREADS[] = {1, 2, 3, 7};
                 Device *device = open_isa(isa, THREADS[(i + precision) % 4], (Precision)precision);
-                check_matrix(device, isa, &sample, x, s % 2 ? bias : NULL, wanted, ROWS[i]);
+                check_matrix(device, isa, (Prefetch)(i % 3), &sample, x, s % 2 ? bias : NULL,
+                             wanted, ROWS[i]);
                 device_close(device);
             }
         }
@@ -410,7 +413,7 @@ Test(cpu_project, finds_outliers_wherever_they_are) {
             for (int i = 0; i < N_ISAS; i++) {
                 if (!runs_here(ISAS[i])) continue;
                 Device *device = open_isa(ISAS[i], 1, (Precision)precision);
-                check_matrix(device, ISAS[i], &sample, x, NULL, wanted, N);
+                check_matrix(device, ISAS[i], PREFETCH_L1, &sample, x, NULL, wanted, N);
                 device_close(device);
             }
         }

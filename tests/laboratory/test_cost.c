@@ -314,7 +314,7 @@ Test(cost, refuses_what_it_cannot_do) {
         {"gpt2", "--max-memory|4X", "wanted bytes", ERROR_USAGE},
         {"smollm2-135m", "--max-memory|4G|--seq|9000|-q", "the model's context is 8192",
          ERROR_USAGE},
-        {"gpt2", "--ranks|3|--layers-per-rank|6,6", "--layers-per-rank has 2", ERROR_USAGE},
+        {"gpt2", "--ranks|3|--layers-per-rank|6,6", "--layers-per-rank is of 2", ERROR_USAGE},
         {"gpt2", "--max-memory|G", "wanted bytes", ERROR_USAGE},
         {"gpt2", "--max-memory|-1", "wanted bytes", ERROR_USAGE},
         {"no-such-model", "-q", "no-such-model", ERROR_IO},

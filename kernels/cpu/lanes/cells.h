@@ -54,8 +54,9 @@
 //     L1, 4 KB            13         10     10         10                  25  27  40
 //     both, L1 2 KB       14         14     14         13                  26  27  37
 //
-// Two lines of floats follow each other at once, and there it is best to stay within a page: GB/s
-// of matrices of 600 and 1200 MB, with one and two rows:
+// A column of floats is two lines (F16) or four, asked for together, and there it is best to stay
+// within a page: GB/s of matrices of 600 and 1200 MB with one and two rows (a plain read of memory:
+// 16; one with prefetches: 20):
 //
 //                            F16           F32
 //     none                              15    14
@@ -202,10 +203,9 @@ ALWAYS_INLINE Ahead cell_ahead(const DType dtype, const Superblock *superblock, 
     return (Ahead){prefetch, far, superblock->bytes + c * bytes, (bytes + 63) / 64};
 }
 
-// Eighth f of that, before byte vector f is loaded. A whole cell's prefetches in one place take all
-// the misses that an L1 cache can have open, and the loads behind them wait; so the compiler is
-// kept from gathering them. One thread of a Xeon with AMX, out of memory, Gop/s of a16 with one and
-// four rows of inputs:
+// Part f, of eight, of the cell's share, before byte vector f is loaded. A whole cell's prefetches
+// in one place take all the misses that an L1 cache can have open, and the loads behind them wait.
+// One thread of a Xeon with AMX, out of memory, Gop/s of a16 with one and four rows of inputs:
 //
 //                        Q8_0       Q4_0       Q4_K       Q6_K
 //     a cell at once    27   96    50  152    47  150    33  104
@@ -219,7 +219,7 @@ ALWAYS_INLINE void prefetch_step(const Ahead *ahead, const int f) {
         prefetch_l1(p + (ahead->prefetch == PREFETCH_L1 ? ROW_AHEAD : L1_AHEAD), 64);
         if (ahead->prefetch == PREFETCH_L1_AND_L2) prefetch_l2(p + ahead->far, 64);
     }
-    __asm__ volatile("" ::: "memory");
+    __asm__ volatile("" ::: "memory"); // or the compiler moves the prefetches of a cell together
 }
 
 // s and m of each scale group of a cell; precision.h says what they are in each type.

@@ -37,8 +37,9 @@ static const Prefetch LEAST_PREFETCH = PREFETCH_NONE;
 static const Prefetch LEAST_PREFETCH = PREFETCH_L1;
 #endif
 
-// Bytes, of three rows and more. Where several blocks take a panel one after the other, only the
-// first meets lines that are not in a cache; so the last one prefetches the next panel.
+// How far ahead lines go to the L2 cache, in bytes. Where several blocks of three rows and more
+// take a panel one after the other, only the first meets lines that are not in a cache; so the last
+// one prefetches the next panel.
 static size_t prefetch_distance(const PanelWork *work, size_t block) {
     bool again = work->blocks[block].n > 2 && work->n_blocks > 1 && block + 1 == work->n_blocks;
     return again ? work->matrix->panel_bytes : L2_AHEAD;

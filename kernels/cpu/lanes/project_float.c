@@ -42,7 +42,7 @@ ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
 }
 
 // What lies ahead of a column of one row or a few (lanes/cells.h). F32 in the caches loses by
-// prefetches to the L1 cache alone.
+// prefetches to the L1 cache, so it has none with PREFETCH_L1.
 ALWAYS_INLINE void prefetch_row(const DType dtype, Prefetch prefetch, const uint8_t *w,
                                 size_t bytes) {
     if (prefetch == PREFETCH_L1_AND_L2) {
