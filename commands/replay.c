@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef WITHOUT_JSON
 // In the place of replay/read.c.
@@ -40,11 +41,8 @@ static void choose_options(Replay *r) {
     if (option_given(given, OPTION_KV)) o->kv = given->kv;
 }
 
-// Whether the message is of this path, or of a file in it.
-static bool begins_with(const char *message, const char *path) {
-    size_t length = path ? strlen(path) : 0;
-    return length && !strncmp(message, path, length) &&
-           (message[length] == ':' || message[length] == '/');
+static bool is_missing(const char *path) {
+    return path && access(path, R_OK);
 }
 
 // Where a file is no longer there, the way out is in the message.
@@ -53,9 +51,9 @@ static bool open_session(Replay *r, Error *error) {
     if (session_open(&r->session, &r->options, &cause)) return true;
     const char *model = r->given->other_model ? NULL : r->options.model;
     const char *tokenizer = option_given(r->given, OPTION_TOKENIZER) ? NULL : r->options.tokenizer;
-    const char *other = begins_with(cause.message, model)       ? "--model PATH"
-                        : begins_with(cause.message, tokenizer) ? "-z FILE"
-                                                                : NULL;
+    const char *other = is_missing(model)       ? "--model PATH"
+                        : is_missing(tokenizer) ? "-z FILE"
+                                                : NULL;
     if (cause.code != ERROR_IO || !other) return error_copy(error, &cause);
     return error_set(error, cause.code, "%s (the recorded path; %s gives another)", cause.message,
                      other);

@@ -42,6 +42,7 @@ Machine machine_open(MachineKind kind, const ModelOptions *options, DType dtype,
     Machine machine = MACHINES[kind];
     if (kind != MACHINE_MEASURED) return machine;
     Device *device = device_open(options->threads, options->precision);
+    if (!device) return machine; // out of memory: its figures are unknown
     machine.read = known(device_read_rate(device, 0));
     if (weight_bytes < MOST_CACHED)
         machine.read = fmax(machine.read, known(device_read_rate(device, (size_t)weight_bytes)));

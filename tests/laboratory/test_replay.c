@@ -537,6 +537,24 @@ Test(replay, records_nothing_that_it_cannot_give_back) {
     test_run_free(&r);
 }
 
+// The way out is that of the file that is not there, whatever bytes its name has.
+Test(replay, names_the_way_out_where_a_file_is_gone) {
+    const char *path = test_temporary("gone.json");
+    json_t *root = load(record("gone.json", "-t|0")), *model = json_object_get(root, "model");
+    json_object_set_new(model, "path", json_string("/no/\u00e9.gguf"));
+    save(path, root);
+    TestRun r = program("replay|%s", path);
+    check_refused(&r, ERROR_IO, "(the recorded path; --model PATH gives another)");
+    json_object_set_new(model, "path", json_string(small_model()));
+    json_object_set_new(json_object_get(root, "options"), "tokenizer", json_string("/no/such.bin"));
+    save(path, root);
+    r = program("replay|%s", path);
+    check_refused(&r, ERROR_IO, "(the recorded path; -z FILE gives another)");
+    r = program("replay|%s|-z|/none", path);
+    check_refused(&r, ERROR_IO, "/none");
+    json_decref(root);
+}
+
 Test(replay, a_recording_without_tokens_is_said_to_have_none) {
     const char *path = test_temporary("none.json");
     unlink(path);
