@@ -62,7 +62,7 @@ static bool pass(Bench *b, int batch, int start, int count, Error *error) {
             b->sequences[n] = q;
             b->wants[n] = i + 1 == count;
         }
-    Batch all = {n, b->tokens, b->positions, b->sequences, b->wants};
+    Batch all = {n, b->tokens, b->positions, b->sequences, b->wants, false};
     return session_forward(&b->session, &all, error);
 }
 

@@ -28,10 +28,10 @@ static void print_template(const Session *s) {
 
 static bool print_text(const Session *s, const Facts *facts, Error *error) {
     // A terminal of 24 lines less those of the prompt, the table's heading and the totals.
-    enum { ROWS = 19, FEWEST = 4 };
+    enum { ROWS = 19, FEWEST = 3 };
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
-    int room = ROWS - facts_print(facts, s->options->all);
+    int room = ROWS - facts_print(facts, s->options->all, ROWS - FEWEST);
     print_template(s);
     if (room < FEWEST) room = FEWEST;
     if (s->options->all) room = 0;
@@ -46,6 +46,22 @@ static bool print_text(const Session *s, const Facts *facts, Error *error) {
 }
 
 // ---- JSON ----
+
+static void write_positions(JsonWriter *w, const Config *c) {
+    LayerCounts counts = count_layers(c);
+    writer_string(w, "position", c->position == POSITION_LEARNED ? "learned" : "rope");
+    if (c->position == POSITION_LEARNED) return;
+    writer_number(w, "rope_theta", (double)c->rope.theta);
+    writer_integer(w, "rope_dim", c->rope_dim);
+    writer_string(w, "rope_scaling", scaling_name(c->rope.scaling));
+    if (c->rope.scaling != ROPE_PLAIN) {
+        writer_number(w, "rope_factor", (double)c->rope.factor);
+        writer_integer(w, "rope_original_max_seq_len", c->rope.original_max_seq_len);
+        writer_number(w, "rope_magnitude", rope_magnitude(&c->rope));
+    }
+    writer_integer(w, "rope_less_layers", counts.rope_less);
+    if (counts.local_rope) writer_number(w, "rope_theta_local", (double)c->rope_local.theta);
+}
 
 static void write_config(JsonWriter *w, const Session *s) {
     const Config *c = s->config;
@@ -67,14 +83,15 @@ static void write_config(JsonWriter *w, const Session *s) {
     writer_string(w, "qk_norm", qk_norm_name(c));
     writer_string(w, "activation", activation_name(c->activation));
     writer_bool(w, "gated_ffn", c->gated_ffn);
-    writer_string(w, "position", c->position == POSITION_LEARNED ? "learned" : "rope");
-    writer_number(w, "rope_theta", (double)c->rope.theta);
-    writer_integer(w, "rope_dim", c->rope_dim);
-    writer_string(w, "rope_scaling", scaling_name(c->rope.scaling));
-    writer_integer(w, "rope_less_layers", counts.rope_less);
-    if (counts.local_rope) writer_number(w, "rope_theta_local", (double)c->rope_local.theta);
+    write_positions(w, c);
     writer_number(w, "embedding_scale", (double)c->embedding_scale);
     writer_number(w, "attention_scale", (double)c->layers[0].attention_scale);
+    if (scale_by_layer(c)) {
+        writer_begin(w, "attention_scales", '[');
+        for (int l = 0; l < c->n_layers; l++)
+            writer_number(w, NULL, (double)c->layers[l].attention_scale);
+        writer_end(w, ']');
+    }
     writer_number(w, "logit_softcap", (double)c->logit_softcap);
     writer_number(w, "logit_divisor", (double)c->logit_divisor);
     writer_number(w, "score_softcap", (double)c->score_softcap);
@@ -93,6 +110,7 @@ static void write_config(JsonWriter *w, const Session *s) {
 static void write_tokenizer(JsonWriter *w, const Session *s) {
     if (!s->tokenizer) {
         writer_string(w, "tokenizer", NULL);
+        writer_string(w, "no_tokenizer", s->file->no_tokenizer.message);
         return;
     }
     writer_begin(w, "tokenizer", '{');
@@ -140,10 +158,23 @@ static void write_memory(JsonWriter *w, const MemoryFigures *m) {
         writer_integer(w, "peak_memory_bytes", (int64_t)m->peak);
     else
         writer_number(w, "peak_memory_bytes", NAN);
+    if (m->known && m->short_context < m->context) {
+        writer_integer(w, "short_tokens", m->short_context);
+        writer_integer(w, "short_peak_memory_bytes", (int64_t)m->short_peak);
+    }
     writer_end(w, '}');
 }
 
-static void print_json(const Session *s, const MemoryFigures *memory) {
+// The rows of that name: "note" or "warning".
+static void write_rows(JsonWriter *w, const char *key, const Facts *f, const char *name) {
+    writer_begin(w, key, '[');
+    for (int i = 0; i < f->count; i++)
+        if (!strcmp(f->rows[i].name, name))
+            writer_text(w, NULL, fact_text(f, i), f->rows[i].length);
+    writer_end(w, ']');
+}
+
+static void print_json(const Session *s, const Facts *facts) {
     JsonWriter w = {0};
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
@@ -161,9 +192,13 @@ static void print_json(const Session *s, const MemoryFigures *memory) {
     write_config(&w, s);
     write_tokenizer(&w, s);
     writer_string(&w, "template", t ? chat_template_name(t) : NULL);
+    TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
+    if (text.length) writer_text(&w, "chat_template", text.text, text.length);
     write_tensors(&w, tensors, count);
     write_totals(&w, s);
-    write_memory(&w, memory);
+    write_memory(&w, &facts->memory);
+    write_rows(&w, "notes", facts, "note");
+    write_rows(&w, "warnings", facts, "warning");
     writer_begin(&w, "unused", '[');
     for (size_t i = 0; i < checkpoint_unused(s->checkpoint); i++)
         writer_string(&w, NULL, checkpoint_unused_name(s->checkpoint, i));
@@ -178,7 +213,7 @@ static bool report(const Session *s, const OutputFile *page, Error *error) {
     bool good = !facts.text.failed || no_memory(error);
     if (good && page->path) good = inspect_write_html(s, &facts, page, error);
     if (good && s->options->json)
-        print_json(s, &facts.memory);
+        print_json(s, &facts);
     else if (good && !page->path)
         good = print_text(s, &facts, error);
     buffer_free(&facts.text);

@@ -2,11 +2,12 @@
 // includes this file, and every backend goes by it.
 //
 // A layer without a window keeps each position in the slot of its own number. A query of a layer
-// with a window of W keys needs no others than the last W, so such a layer is a ring: the window
-// and the rows that one pass writes before it reads. With W = 4 and 16 rows, after 37 tokens:
+// with a window of W keys needs no others than the last W, so such a layer is a ring: the window,
+// the rows that one pass writes before it reads, and as many as may be tentative
+// (model/kv_cache.h). With W = 4 and 16 rows, after 53 tokens:
 //
-//   slot        0   1   2   3   4   5   6 ..  30  31      kv_slots = 32
-//   position   32  33  34  35  36   5   6 ..  30  31      kv_slot(32, 36) = 4
+//   slot        0   1   2   3   4   5   6 ..  46  47      kv_slots = 48
+//   position   48  49  50  51  52   5   6 ..  46  47      kv_slot(48, 52) = 4
 //
 // A ring of as many slots as there are positions is a plain layer: nothing changes in a short
 // context. What a ring has lost only the caller knows: model/kv_cache.h.
@@ -30,15 +31,17 @@ typedef struct KvShape {
 } KvShape;
 
 enum {
-    KV_RING_STEP = 16, // a ring is a multiple of it: the tiles of the cpu backend
-    KV_RING_ROWS = 16, // at least so many behind the window: rows that a Decoder takes back
+    KV_RING_STEP = 16,      // a ring is a multiple of it: the tiles of the cpu backend
+    KV_RING_ROWS = 16,      // at least so many behind the window: rows that a Decoder takes back
+    KV_RING_TENTATIVE = 16, // more, for the tentative rows of a pass
 };
 
 // Positions that a layer has room for, of each sequence.
 DEVICE_FUNCTION static inline int kv_slots(const KvShape *s, int layer) {
     int window = s->windows ? s->windows[layer] : 0;
     int64_t rows = s->max_rows > KV_RING_ROWS ? s->max_rows : KV_RING_ROWS;
-    int64_t slots = (window + rows + KV_RING_STEP - 1) / KV_RING_STEP * KV_RING_STEP;
+    int64_t least = window + rows + KV_RING_TENTATIVE;
+    int64_t slots = (least + KV_RING_STEP - 1) / KV_RING_STEP * KV_RING_STEP;
     return window && slots < s->max_seq_len ? (int)slots : s->max_seq_len;
 }
 

@@ -91,7 +91,8 @@ static bool eval(limpid_context *c, const limpid_batch *batch, Error *error) {
     if (!context_given(c, error) || !library_given(batch, "batch", NULL, error) ||
         (batch->n > 0 && !library_given(batch->tokens, "tokens", NULL, error)))
         return false;
-    Batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences, batch->wants_logits};
+    Batch rows = {batch->n,         batch->tokens,       batch->positions,
+                  batch->sequences, batch->wants_logits, false};
     bool good = model_forward(c->run, &rows, error);
     if (!good && (error->code == ERROR_NONFINITE || error->code == ERROR_MEMORY))
         model_forget(c->run, &rows);

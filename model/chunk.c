@@ -117,7 +117,10 @@ void chunk_take(Model *m, const Batch *batch, int start) {
         int sequence = row_sequence(batch, i);
         int position = row_position(batch, i, m->cache.lengths);
         if (c->n && position < kv_cache_length(&m->cache, sequence)) break;
-        kv_cache_write(&m->cache, sequence, position);
+        if (batch->tentative)
+            kv_cache_write_tentatively(&m->cache, sequence, position);
+        else
+            kv_cache_write(&m->cache, sequence, position);
         chunk_add(c, batch->tokens[i], position, sequence, row_wants_logits(batch, i));
     }
     size_t bytes = (size_t)c->n * sizeof(int32_t);

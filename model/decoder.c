@@ -90,6 +90,7 @@ static void discard_passes(Decoder *d) {
     // empty cache, so nothing is left over.
     for (int q = 0; q < d->options.n_sequences && !d->text; q++)
         kv_cache_truncate(cache, q, kv_cache_length(cache, q) - (d->passes - wanted));
+    if (d->options.speculation) kv_cache_settle(cache, 0);
     d->passes = wanted;
 }
 
@@ -151,7 +152,7 @@ static bool run_drafts(Decoder *d, int n, bool *alone, Error *error) {
     d->drafted = true;
     d->n_rows = n + 1;
     d->row = 0;
-    Batch batch = {.n = n + 1, .tokens = d->tokens, .wants_logits = wants};
+    Batch batch = {.n = n + 1, .tokens = d->tokens, .wants_logits = wants, .tentative = true};
     bool good = model_forward(m, &batch, &problem);
     d->passes += good || !model_stopped(m) ? n + 1 : 0; // else the cache does not hold them
     if (good) return true;
@@ -268,7 +269,10 @@ static bool can_rewind(const Decoder *d, int n) {
     bool all = n == d->taken && !d->given; // the last token of the prompt too
     int known = tokens_known(d) - n + all, wanted = known > 1 ? known - 1 : 0;
     int length = kv_cache_length(cache, 0) - (d->passes + all - wanted);
-    return d->text || !length || length >= kv_cache_lowest(cache, 0, length);
+    // Without rows that are still tentative.
+    int held = tokens_known(d) > 1 ? tokens_known(d) - 1 : 0;
+    held = kv_cache_length(cache, 0) - (d->passes - held);
+    return d->text || !length || length >= kv_cache_lowest(cache, 0, held);
 }
 
 // Where no token is left, the logits of the prompt are gone: its last token becomes the first one

@@ -54,11 +54,19 @@ void kv_cache_truncate(KvCache *cache, int sequence, int length) {
     if (!length) cache->lowest[sequence] = 0;
 }
 
-void kv_cache_write(KvCache *cache, int sequence, int position) {
+void kv_cache_write_tentatively(KvCache *cache, int sequence, int position) {
     assert(position < cache->shape.max_seq_len);
     kv_cache_truncate(cache, sequence, position);
     cache->lengths[sequence] = position + 1;
-    cache->lowest[sequence] = kv_cache_lowest(cache, sequence, position + 1);
+}
+
+void kv_cache_settle(KvCache *cache, int sequence) {
+    cache->lowest[sequence] = kv_cache_lowest(cache, sequence, cache->lengths[sequence]);
+}
+
+void kv_cache_write(KvCache *cache, int sequence, int position) {
+    kv_cache_write_tentatively(cache, sequence, position);
+    kv_cache_settle(cache, sequence);
 }
 
 // What the rings have lost: the header has the formula.
@@ -68,7 +76,10 @@ int kv_cache_lowest(const KvCache *cache, int sequence, int length) {
     if (!all.windows) return lowest; // all layers have all positions
     all.windows = cache->windows;
     for (int l = 0; l < cache->n_windows; l++) {
-        int slots = kv_slots(&all, l), least = length - 1 - (slots - all.windows[l]);
+        int slots = kv_slots(&all, l);
+        if (slots == all.max_seq_len) continue;
+        slots -= KV_RING_TENTATIVE;
+        int least = length - 1 - (slots - all.windows[l]);
         if (length > slots && least > lowest) lowest = least;
     }
     return lowest;

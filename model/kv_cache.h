@@ -11,8 +11,10 @@
 //   position   0 ..         n-S ..                  L-W+1 ..        L .. n-1
 //              lost         held                    seen behind L
 //
-// so L >= n - 1 - (S - W): at least the rows of one pass may go. A shorter sequence is computed
-// again from its beginning, to which a cut is always possible.
+// so L >= n - 1 - (S - W). Of S - W slots KV_RING_TENTATIVE are for rows that may be taken back at
+// once, the guesses of speculation: they do not count, as if they had not been written. So how far
+// a sequence can be cut depends on its tokens alone: by the rows of one pass at least. A shorter
+// one is computed again from its beginning, to which a cut is always possible.
 #pragma once
 
 #include "base/error.h"
@@ -42,7 +44,11 @@ int kv_cache_length(const KvCache *cache, int sequence);
 void kv_cache_reset(KvCache *cache, int sequence);                // length 0
 void kv_cache_truncate(KvCache *cache, int sequence, int length); // keeps the first `length`
 void kv_cache_write(KvCache *cache, int sequence, int position);  // length is now position + 1
-void kv_cache_copy(KvCache *cache, int to, int from);             // `to` becomes equal to `from`
+// The same of at most KV_RING_TENTATIVE rows, all but some of the first of which kv_cache_truncate
+// takes back before another is written; kv_cache_settle: those that are left stay.
+void kv_cache_write_tentatively(KvCache *cache, int sequence, int position);
+void kv_cache_settle(KvCache *cache, int sequence);
+void kv_cache_copy(KvCache *cache, int to, int from); // `to` becomes equal to `from`
 
 // The least length, but 0, that a sequence can be cut to once it has `length` tokens; 0: any. Of
 // sequence -1: of one that was never shortened.

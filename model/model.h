@@ -24,6 +24,7 @@ typedef struct Batch {
     const int32_t *positions; // (n) or NULL: each row continues its sequence where the cache ends
     const int32_t *sequences; // (n) or NULL: all rows belong to sequence 0
     const bool *wants_logits; // (n) or NULL: the last row only
+    bool tentative; // kv_cache_write_tentatively: one sequence, at most KV_RING_TENTATIVE rows
 } Batch;
 
 // Layers first .. end - 1.
@@ -184,6 +185,9 @@ static inline bool model_has_listener(const Model *model) {
 }
 
 // ---- memory ----
+
+// What RoPE's cos and sin are multiplied by: 1, but for YaRN and LongRoPE.
+double rope_magnitude(const RopeConfig *rope);
 
 // A model with nothing allocated, for model_memory: its shapes are checked, no weight is read. The
 // data of the weights may be any address. NULL: exit code 2, 3 or 5. A device that cannot be used

@@ -95,6 +95,11 @@ static double ntk_theta(const RopeConfig *rope, int rope_dim, int max_seq_len) {
     return theta * pow(stretch, rope_dim / (rope_dim - 2.0));
 }
 
+double rope_magnitude(const RopeConfig *rope) {
+    if (rope->scaling == ROPE_YARN) return yarn_magnitude(rope);
+    return rope->scaling == ROPE_LONGROPE ? longrope_magnitude(rope) : 1.0;
+}
+
 void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, int rope_dim,
                       int max_seq_len) {
     bool ntk = rope->scaling == ROPE_DYNAMIC_NTK;
@@ -103,7 +108,6 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
     const float *longrope =
         max_seq_len > rope->original_max_seq_len ? rope->long_factor : rope->short_factor;
     int exponent_dim = rope->exponent_dim ? rope->exponent_dim : rope_dim;
-    *magnitude = 1.0;
     for (int i = 0; i < rope_dim / 2; i++) {
         double f = pow(theta, -2.0 * i / exponent_dim);
         if (rope->scaling == ROPE_LINEAR) f /= (double)rope->factor;
@@ -112,11 +116,8 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
         if (rope->divisors) f /= (double)rope->divisors[i];
         out[i] = f;
     }
-    if (rope->scaling == ROPE_YARN) {
-        yarn_frequencies(out, rope, rope_dim);
-        *magnitude = yarn_magnitude(rope);
-    }
-    if (rope->scaling == ROPE_LONGROPE) *magnitude = longrope_magnitude(rope);
+    if (rope->scaling == ROPE_YARN) yarn_frequencies(out, rope, rope_dim);
+    *magnitude = rope_magnitude(rope);
 }
 
 bool rope_tables(float *cos_out, float *sin_out, const RopeConfig *rope, int rope_dim,

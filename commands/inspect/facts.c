@@ -40,6 +40,12 @@ int largest_window(const Config *c) {
     return window;
 }
 
+bool scale_by_layer(const Config *c) {
+    for (int l = 1; l < c->n_layers; l++)
+        if (c->layers[l].attention_scale != c->layers[0].attention_scale) return true;
+    return false;
+}
+
 const ChatTemplate *known_template(const Session *s) {
     return chat_format(s->checkpoint, s->tokenizer);
 }
@@ -169,7 +175,11 @@ static void add_scales(Facts *f, const Config *c) {
     double scale = (double)c->layers[0].attention_scale;
     int first = f->count;
     if (c->embedding_scale != 1.0f) FACT(f, "embedding", "times %g", (double)c->embedding_scale);
-    if (fabs(scale * sqrt(c->head_dim) - 1.0) > 1e-6) FACT(f, "scores", "times %g", scale);
+    if (scale_by_layer(c))
+        FACT(f, "scores", "times %g in layer 0 to %g in layer %d", scale,
+             (double)c->layers[c->n_layers - 1].attention_scale, c->n_layers - 1);
+    else if (fabs(scale * sqrt(c->head_dim) - 1.0) > 1e-6)
+        FACT(f, "scores", "times %g", scale);
     if (c->parallel_residual) FACT(f, "residual", "both blocks read the same input");
     if (c->residual_scale != 1.0f)
         FACT(f, "residual", "blocks add %g times their output", (double)c->residual_scale);
@@ -259,13 +269,17 @@ static void add_memory(Facts *f, const Session *s) {
 // ---- warnings ----
 
 // llama.cpp computes YaRN's factor of cos and sin, and leaves out the one that config.json gives
-// (in a GGUF yarn_attn_factor). attention_factor is 0 where the two are equal.
+// (in a GGUF yarn_attn_factor).
 static void add_yarn_note(Facts *f, const RopeConfig *rope) {
-    if (rope->scaling != ROPE_YARN || rope->attention_factor <= 0.0f) return;
+    if (rope->scaling != ROPE_YARN) return;
+    RopeConfig paper = *rope;
+    paper.attention_factor = paper.mscale = 0.0f;
+    double magnitude = rope_magnitude(rope), plain = rope_magnitude(&paper);
+    if (fabs(magnitude - plain) < 1e-6) return;
     FACT(f, "note",
          "cos and sin times %g, as in transformers; llama.cpp multiplies by another factor than "
          "%g only where a GGUF has rope.scaling.attn_factor",
-         (double)rope->attention_factor, 1.0 + 0.1 * log((double)rope->factor));
+         magnitude, plain);
 }
 
 static void add_warnings(Facts *f, const Session *s) {
@@ -306,7 +320,10 @@ static void add_tokenizer(Facts *f, const Session *s) {
     fact_end(f);
     fact_joins(f);
     bool has_text = checkpoint_vocabulary(s->checkpoint)->chat_template.length;
-    FACT(f, "template", "%s%s", t ? chat_template_name(t) : "none",
+    FACT(f, "template", "%s%s",
+         t          ? chat_template_name(t)
+         : has_text ? "not known"
+                    : "none",
          t && !has_text ? " (by its tokens; the file has none)" : "");
     fact_joins(f);
 }

@@ -26,6 +26,7 @@ typedef struct LayerCounts {
 LayerCounts count_layers(const Config *config);
 int largest_window(const Config *config); // 0: no layer has one
 
+bool scale_by_layer(const Config *config); // scores are scaled differently in different layers
 bool head_is_tied(const Session *session); // logits come from the embedding
 
 // NULL: no tokenizer, or no format that is known.
@@ -70,8 +71,9 @@ static inline const char *fact_text(const Facts *facts, int i) {
     return (const char *)facts->text.bytes + facts->rows[i].begin;
 }
 
-// screen.c: the facts as text, short or all of them. Returns the number of lines.
-int facts_print(const Facts *facts, bool all);
+// screen.c: the facts as text, short or all of them. Returns the number of lines; short, authors'
+// texts are left out where there would be more than `most`.
+int facts_print(const Facts *facts, bool all, int most);
 void totals_print(const char *text); // what totals_text appends, in lines of 80 columns
 
 // The page, html.c: one file without anything fetched. False: exit code 2, 4 or 5.

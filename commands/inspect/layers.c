@@ -43,7 +43,7 @@ typedef struct TableRow {
 
 // The columns of the short table and of --all: a row for equal layers has to fit 80 columns.
 static const int NAME_WIDTH[] = {28, 44}, BYTES_WIDTH[] = {12, 14};
-enum { NAME_SIZE = 29, PREFIX_MOST = 16 };
+enum { NAME_SIZE = 29, PREFIX_MOST = 16, ESCAPED_SIZE = 4 * LIMIT_NAME_LENGTH + 1 };
 
 // "blk.12.ffn_up.weight": the length of "blk." and the number; -1: no layer.
 static int layer_of(const char *name, size_t *prefix) {
@@ -57,26 +57,43 @@ static int layer_of(const char *name, size_t *prefix) {
     return -1;
 }
 
-// The layer of tensor i; -1: it is shown alone. Layers are those with the first prefix of the file.
-static int layer_in(LayerTable *table, size_t i) {
+// The layer of tensor i; -1: it is shown alone.
+static int layer_in(const LayerTable *table, size_t i) {
     const char *name = table->tensors[i].name;
     size_t prefix = 0;
     int l = layer_of(name, &prefix);
-    if (l < 0) return -1;
-    if (!table->prefix.text) table->prefix = (TextSpan){name, prefix};
-    return span_compare(table->prefix, (TextSpan){name, prefix}) ? -1 : l;
+    return l < 0 || span_compare(table->prefix, (TextSpan){name, prefix}) ? -1 : l;
+}
+
+// Layers are those with the prefix that more than half of the numbered tensors have (Boyer and
+// Moore's majority vote), whatever else the file has in front of them.
+static void find_prefix(LayerTable *table) {
+    size_t votes = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        size_t prefix = 0;
+        const char *name = table->tensors[i].name;
+        if (layer_of(name, &prefix) < 0) continue;
+        TextSpan span = {name, prefix};
+        if (!votes) table->prefix = span;
+        if (span_compare(table->prefix, span))
+            votes--;
+        else
+            votes++;
+    }
 }
 
 static void add_tensor(Layer *layer, const TensorPlan *t, const char *rest) {
     uint64_t hash = fnv1a(FNV_START, rest, strlen(rest) + 1);
     hash = fnv1a(hash, &t->dtype, sizeof t->dtype);
-    layer->signature += fnv1a(hash, t->shape, t->n_dims * sizeof *t->shape);
+    hash = fnv1a(hash, t->shape, t->n_dims * sizeof *t->shape);
+    layer->signature += splitmix64(&hash); // FNV's differences would cancel in a sum
     layer->bytes += t->bytes;
     layer->of_type[t->dtype] += t->bytes;
     layer->tensors++;
 }
 
 static void find_layers(LayerTable *table) {
+    find_prefix(table);
     for (size_t i = 0; i < table->count; i++) {
         int l = layer_in(table, i);
         if (l < 0) continue;
@@ -93,7 +110,7 @@ static void find_layers(LayerTable *table) {
 
 // A name of the file, escaped; of one that is longer than `most` the end.
 static const char *end_of_name(char out[NAME_SIZE], const char *name, size_t length, size_t most) {
-    char escaped[160];
+    char escaped[ESCAPED_SIZE];
     size_t used = strlen(escape_bytes(escaped, sizeof escaped, name, length));
     if (used > most) memcpy(escaped + used - most, "..", 2);
     snprintf(out, NAME_SIZE, "%.*s", NAME_SIZE - 1, escaped + (used > most ? used - most : 0));
@@ -142,7 +159,7 @@ static void print_layers(const LayerTable *table, int first) {
 
 // Names come from the file, so they are escaped.
 static void print_tensor(const TensorPlan *t, bool all) {
-    char name[160], end[NAME_SIZE];
+    char name[ESCAPED_SIZE], end[NAME_SIZE];
     const char *shown = all ? escape_bytes(name, sizeof name, t->name, strlen(t->name))
                             : end_of_name(end, t->name, strlen(t->name), NAME_SIZE - 1);
     output_print("%-*s %-8s %*" PRIu64 "  (", NAME_WIDTH[all], shown, dtype_info(t->dtype)->name,

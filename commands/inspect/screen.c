@@ -24,12 +24,12 @@ static size_t line_length(const char *text, size_t length, size_t room) {
 }
 
 // Prints `text` (printable ASCII) in lines of which all but the first are indented, as the first
-// is by what was printed before it. Returns the number of lines.
-static int print_lines(const char *text, size_t indent) {
+// is by what was printed before it. Returns the number of lines; without `show` that is all.
+static int print_lines(const char *text, size_t indent, bool show) {
     int lines = 0;
     for (size_t length = strlen(text); length || !lines; lines++) {
         size_t here = line_length(text, length, COLUMNS - indent);
-        output_print("%*s%.*s\n", lines ? (int)indent : 0, "", (int)here, text);
+        if (show) output_print("%*s%.*s\n", lines ? (int)indent : 0, "", (int)here, text);
         while (here < length && text[here] == ' ')
             here++;
         text += here;
@@ -59,40 +59,72 @@ static void short_value(char out[VALUE_SIZE], const Facts *f, int i) {
         escape_bytes(out, VALUE_SIZE, fact_text(f, i), f->rows[i].length);
 }
 
-static int print_short(const Facts *f) {
-    int lines = 0;
+// An author's text in a line of its own.
+static bool can_be_left_out(const Facts *f, int i) {
+    return f->rows[i].is_text && !f->rows[i].joins;
+}
+
+// Without the last `left_out` of the authors' texts.
+static int print_rows(const Facts *f, int left_out, bool show) {
+    int lines = 0, texts = 0;
+    for (int i = 0; i < f->count; i++)
+        texts += can_be_left_out(f, i);
     for (int i = 0; i < f->count;) {
         char line[VALUE_SIZE + COLUMNS], more[VALUE_SIZE];
+        if (can_be_left_out(f, i) && texts-- <= left_out) {
+            i++;
+            continue;
+        }
         short_value(line, f, i);
-        output_print("%-*s ", INDENT - 1, f->rows[i].name);
+        if (show) output_print("%-*s ", INDENT - 1, f->rows[i].name);
         for (i++; i < f->count && f->rows[i].joins; i++) {
             size_t used = strlen(line), name = strlen(f->rows[i].name) + strlen(";  ");
             short_value(more, f, i);
             if (INDENT + used + name + strlen(more) > COLUMNS) break;
             snprintf(line + used, sizeof line - used, "; %s %s", f->rows[i].name, more);
         }
-        lines += print_lines(line, INDENT);
+        lines += print_lines(line, INDENT, show);
     }
     return lines;
 }
 
-static void print_whole(const char *name, const char *text, size_t length) {
-    for (size_t begin = 0, end; begin < length || !begin; begin = end + 1) {
-        char escaped[VALUE_SIZE];
-        const char *line = text + begin, *stop = memchr(line, '\n', length - begin);
-        end = stop ? (size_t)(stop - text) : length;
-        output_print("%-*s %s\n", INDENT - 1, begin ? "" : name,
-                     escape_bytes(escaped, sizeof escaped, line, end - begin));
+static int print_short(const Facts *f, int most) {
+    int left_out = 0, texts = 0;
+    for (int i = 0; i < f->count; i++)
+        texts += can_be_left_out(f, i);
+    while (left_out < texts && print_rows(f, left_out, false) + (left_out > 0) > most)
+        left_out++;
+    int lines = print_rows(f, left_out, true);
+    if (!left_out) return lines;
+    output_print("%-*s %d of the authors' texts: see --all\n", INDENT - 1, "more", left_out);
+    return lines + 1;
+}
+
+// Each byte by itself, so that any length fits.
+static void print_escaped(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        char escaped[5];
+        output_print("%s", escape_bytes(escaped, sizeof escaped, text + i, 1));
     }
 }
 
-int facts_print(const Facts *f, bool all) {
-    if (!all) return print_short(f);
+static void print_whole(const char *name, const char *text, size_t length) {
+    for (size_t begin = 0, end; begin < length || !begin; begin = end + 1) {
+        const char *line = text + begin, *stop = memchr(line, '\n', length - begin);
+        end = stop ? (size_t)(stop - text) : length;
+        output_print("%-*s ", INDENT - 1, begin ? "" : name);
+        print_escaped(line, end - begin);
+        output_print("\n");
+    }
+}
+
+int facts_print(const Facts *f, bool all, int most) {
+    if (!all) return print_short(f, most);
     for (int i = 0; i < f->count; i++)
         print_whole(f->rows[i].name, fact_text(f, i), f->rows[i].length);
     return f->count;
 }
 
 void totals_print(const char *text) {
-    print_lines(text, 0);
+    print_lines(text, 0, true);
 }

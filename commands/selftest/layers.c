@@ -89,7 +89,9 @@ bool layer_has_rope(const Config *c, int l) {
 bool model_has_rope(const Subject *s, Finding *f) {
     for (int l = 0; l < s->config->n_layers; l++)
         if (layer_has_rope(s->config, l)) return true;
-    f->inapplicable = "the model has learned positions, not RoPE";
+    f->inapplicable = s->config->position == POSITION_LEARNED
+                          ? "the model has learned positions, not RoPE"
+                          : "no layer has RoPE";
     return false;
 }
 

@@ -86,7 +86,7 @@ bool check_batch(Subject *s, Finding *f, Error *error) {
         tokens[i] = batch_token(s, sequences[i], i / N_SEQUENCES);
         wants[i] = !sequences[i] && s->wants[i / N_SEQUENCES];
     }
-    Batch batch = {N_SEQUENCES * s->n, tokens, NULL, sequences, wants};
+    Batch batch = {N_SEQUENCES * s->n, tokens, NULL, sequences, wants, false};
     if (good) {
         reset_cache(s);
         good = batched_prefill(s, f, &batch, error);

@@ -209,6 +209,24 @@ Test(selftest_golden, public_file_has_them_from_its_path) {
     check_golden(path);
 }
 
+// A text that a full disk ended is no other text.
+Test(selftest_golden, full_output_is_no_verdict) {
+    need_builtin();
+    TestRun r = program_shell("$RUN selftest --golden > /dev/full");
+    check_status(&r, 4);
+    CHECK(strstr(r.err, "standard output"), "%s", r.err);
+    test_run_free(&r);
+}
+
+Test(selftest_golden, page_takes_nothing_that_it_ignores) {
+    static const char *const OPTIONS[] = {"--json", "-z|/nonexistent", "-j|3"};
+    for (size_t i = 0; i < 3; i++) {
+        TestRun r = program("selftest|--golden|--markdown|%s", OPTIONS[i]);
+        check_status(&r, 2);
+        test_run_free(&r);
+    }
+}
+
 Test(selftest_golden, a_file_that_is_not_there_is_named) {
     TestRun r = program("selftest|--golden|/nonexistent.gguf");
     check_refused(&r, ERROR_IO, "/nonexistent.gguf: cannot open it");

@@ -140,7 +140,42 @@ Test(inspect, says_that_a_file_does_not_say_how_text_is_split) {
     }
 }
 
+// However much a file says of itself.
+Test(inspect, leaves_out_texts_where_there_is_no_room) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.description", test_text("%0800d", 3));
+    for (int i = 0; i < 3; i++)
+        gguf_set_text(file, (const char *[]){"general.author", "general.url", "general.version"}[i],
+                      "some words");
+    gguf_set_text(file, "general.license", "a license of so many words that no room is left");
+    for (int i = 0; i < 2; i++)
+        gguf_add_tensor(file, test_text("%063d", i), DTYPE_F32, 4, 4);
+    const char *path = written(file);
+    TestRun r = program("inspect|%s", path);
+    check_status(&r, 0);
+    CHECK(count_lines(r.out) <= LINES, "%s", r.out);
+    test_run_free(&r);
+    r = program("inspect|%s|--all", path);
+    CHECK(strstr(r.out, test_text("%0800d\n", 3)), "not whole: %s", r.out);
+    test_run_free(&r);
+}
+
 // ---- the table of a mix ----
+
+// Two tensors of one layer have another type; sums of plain FNV hashes would be those of the other
+// layers.
+Test(inspect, shows_a_layer_of_other_types_in_a_row_of_its_own) {
+    need_builtin();
+    const char *out = test_temporary("other-types.gguf");
+    TestRun r = program("convert|builtin|%s|--type|q4_0|-q|--tensor-type|blk.1.attn_q.weight=q8_0|"
+                        "--tensor-type|blk.1.attn_k.weight=q8_0",
+                        out);
+    check_status(&r, 0);
+    test_run_free(&r);
+    r = program("inspect|%s", out);
+    CHECK(strstr(r.out, "\nblk.0,2-5 ") && strstr(r.out, "\nblk.1  "), "%s", r.out);
+    test_run_free(&r);
+}
 
 enum { MIXED = 40 };
 
@@ -188,5 +223,19 @@ Test(inspect, shows_the_largest_rows_of_a_mix_and_counts_the_others) {
     text = print_table(tensors, MIXED + 1, 0);
     CHECK(strstr(text, "\nmodel.language_model.layers.0.mlp.weight ") && !strstr(text, "others"),
           "%s", text);
+    free(text);
+}
+
+// Something else that is numbered does not hide the layers.
+Test(inspect, finds_the_layers_behind_other_numbered_tensors) {
+    char names[9][30];
+    TensorPlan tensors[9];
+    for (int i = 0; i < 9; i++) {
+        snprintf(names[i], sizeof names[i], i < 1 ? "aux.%d.weight" : "layers.%d.weight", i);
+        tensors[i] = (TensorPlan){
+            .name = names[i], .dtype = DTYPE_F32, .n_dims = 1, .shape = {8}, .bytes = 32};
+    }
+    char *text = print_table(tensors, 9, 5);
+    CHECK(strstr(text, "\nlayers.1-8 ") && strstr(text, "8 equal layers"), "%s", text);
     free(text);
 }

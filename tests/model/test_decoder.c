@@ -416,7 +416,7 @@ static Model *several_open(const TinyModel *tiny) {
     // 1, 2 and 2 tokens long
     static const int32_t SEQUENCE[PROMPT] = {0, 1, 1, 2, 2};
     static const bool WANTS[PROMPT] = {true, false, true, false, true};
-    tiny_model_forward(model, &(Batch){PROMPT, IDS, NULL, SEQUENCE, WANTS});
+    tiny_model_forward(model, &(Batch){PROMPT, IDS, NULL, SEQUENCE, WANTS, false});
     return model;
 }
 
@@ -444,7 +444,7 @@ Test(decoder, continues_several_sequences_together) {
     DecoderOptions options = {.max_tokens = STEPS, .first = FIRST, .n_sequences = SEQUENCES};
     CHECK(decoder_begin(&d, b, &options, &error), "%s", error.message);
     for (int i = 0; i < STEPS; i++) {
-        tiny_model_forward(a, &(Batch){SEQUENCES, tokens, NULL, ALL, WANTS});
+        tiny_model_forward(a, &(Batch){SEQUENCES, tokens, NULL, ALL, WANTS, false});
         for (int q = 0; q < SEQUENCES; q++)
             tokens[q] = likeliest(model_logits(a, q), vocab_size);
         CHECK_INT(decoder_next(&d, &error), tokens[0]);

@@ -163,7 +163,7 @@ Test(model, sequences_side_by_side_equal_each_alone) {
         wants[i] = i % 4 != 1;
     }
     kv_cache_reset(&model->cache, 0);
-    tiny_model_forward(model, &(Batch){SEQUENCES * LENGTH, tokens, NULL, sequences, wants});
+    tiny_model_forward(model, &(Batch){SEQUENCES * LENGTH, tokens, NULL, sequences, wants, false});
     for (int i = 0, row = 0; i < SEQUENCES * LENGTH; i++)
         if (wants[i]) check_same(model, row++, all[sequences[i]], i / SEQUENCES, "side by side");
     for (int s = 0; s < SEQUENCES; s++) {
@@ -193,7 +193,7 @@ Test(model, an_earlier_position_forgets_what_came_after) {
     // A step back inside one batch: the rows before it do not see what it writes.
     int32_t tokens[] = {right.ids[13], right.ids[14], wrong.ids[0]}, mixed[] = {13, 14, 13};
     bool wants[] = {true, true, true};
-    tiny_model_forward(model, &(Batch){3, tokens, mixed, NULL, wants});
+    tiny_model_forward(model, &(Batch){3, tokens, mixed, NULL, wants, false});
     check_same(model, 0, all, 13, "before the step back");
     check_same(model, 1, all, 14, "just before the step back");
     CHECK_INT(kv_cache_length(&model->cache, 0), 14);

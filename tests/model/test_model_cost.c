@@ -283,7 +283,7 @@ static void run(Model *m, int batch, int count) {
             sequences[n] = q;
             wants[n] = i + 1 == count;
         }
-    tiny_model_forward(m, &(Batch){n, tokens, NULL, sequences, wants});
+    tiny_model_forward(m, &(Batch){n, tokens, NULL, sequences, wants, false});
 }
 
 static void check_counts(Model *m, const TinyModel *tiny, const Work *work) {

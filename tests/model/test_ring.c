@@ -5,6 +5,7 @@
 #include "tests/test.h"
 
 enum { WINDOW = 8, CONTEXT = 120, TOKENS = 100, RING = 32, LOWEST = TOKENS - 1 - (RING - WINDOW) };
+enum { SLOTS = RING + 16 }; // for tentative rows
 
 // Layers 0 and 2 have a window.
 static TinyModel *tiny_open(void) {
@@ -115,13 +116,13 @@ Test(ring, takes_the_bytes_of_the_window_and_a_pass) {
     Model *model = tiny_model_run(tiny, options);
     bool cpu = !strncmp(device_info(model->device)->description, "cpu", 3);
     int slot = 2 * (40 + 40) * 2, tile = 2 * (40 + 48) * 2; // bytes of a position
-    int wanted = cpu ? (128 + 2 * RING) * tile : (CONTEXT + 2 * RING) * slot;
+    int wanted = cpu ? (128 + 2 * SLOTS) * tile : (CONTEXT + 2 * SLOTS) * slot;
     CHECK_INT(kv_bytes(&model->cache.shape), wanted);
     CHECK(model_memory(model, &options).cache >= wanted, "memory");
     options.full_cache = true;
     double full = model_memory(model, &options).cache;
     CHECK_NEAR(full - model_memory(model, &model->options).cache,
-               cpu ? 2 * (128 - RING) * tile : 2 * (CONTEXT - RING) * slot, 0);
+               cpu ? 2 * (128 - SLOTS) * tile : 2 * (CONTEXT - SLOTS) * slot, 0);
     model_close(model);
     tiny_model_close(tiny);
 }
@@ -164,6 +165,32 @@ Test(ring, goes_back_as_far_as_it_holds_and_refuses_more) {
     CHECK_INT(kv_cache_lowest(cache, 0, 0), 0);
     feed(model, ids, 0, TOKENS);
     if (device_info(model->device)->batch_invariant) check_logits(model, whole, 1, "from 0");
+    model_close(model);
+    model_close(whole);
+    tiny_model_close(tiny);
+}
+
+// Rows that were taken back count no more than if they had not been written: the least length to go
+// back to is that of the tokens, and behind it are the bits of all of them.
+Test(ring, forgets_tentative_rows) {
+    TinyModel *tiny = tiny_open();
+    int32_t ids[CONTEXT];
+    make_ids(tiny, ids);
+    Model *model = tiny_model_run(tiny, options_of(16)),
+          *whole = tiny_model_run(tiny, options_of(1));
+    KvCache *cache = &model->cache;
+    feed(whole, ids, 0, TOKENS);
+    for (int at = 0; at < TOKENS; at++) {
+        Batch guessed = {
+            .n = CONTEXT - at < 16 ? CONTEXT - at : 16, .tokens = ids + at, .tentative = true};
+        tiny_model_forward(model, &guessed);
+        kv_cache_truncate(cache, 0, at + 1);
+        kv_cache_settle(cache, 0);
+    }
+    CHECK_INT(kv_cache_lowest(cache, 0, TOKENS), LOWEST);
+    CHECK_INT(kv_cache_go_back(cache, 0, LOWEST), LOWEST);
+    feed(model, ids, LOWEST, TOKENS);
+    if (device_info(model->device)->batch_invariant) check_logits(model, whole, 1, "again");
     model_close(model);
     model_close(whole);
     tiny_model_close(tiny);
