@@ -237,7 +237,7 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
     writer_number(&w, "decode_tokens_per_second", decode_rate(g));
     writer_number(&w, "time_to_first_token_s",
                   g->first_token_at ? g->first_token_at - g->session->started : NAN);
-    if (g->speculation) {
+    if (g->session->options->draft || g->session->options->speculate) {
         writer_integer(&w, "drafted_tokens", (int64_t)g->drafts.drafted);
         writer_integer(&w, "accepted_tokens", (int64_t)g->drafts.accepted);
     }

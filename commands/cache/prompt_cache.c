@@ -162,7 +162,8 @@ bool prompt_cache_restore(PromptCache *c, const Session *s, const IdList *prompt
     if (c->is_there)
         note("%zu of %zu prompt tokens from %s", c->used, prompt->count, c->options->cache);
     else
-        note("%s: a new file, for the %zu tokens of the prompt", c->options->cache, prompt->count);
+        note("%s: a new file, for the %zu token%s of the prompt", c->options->cache, prompt->count,
+             prompt->count == 1 ? "" : "s");
     return true;
 }
 

@@ -199,6 +199,8 @@ static void end_drafts(Generation *g, const SpeculationCounts *before) {
     g->drafts.drafted = now.drafted - before->drafted;
     g->drafts.accepted = now.accepted - before->accepted;
     g->drafts.passes = now.passes - before->passes;
+    g->drafts.declined = now.declined - before->declined;
+    g->drafts.beyond_draft = now.beyond_draft;
 }
 
 // ---- where the context is full ----
@@ -337,11 +339,20 @@ void print_incomplete(const Generation *g) {
          stop_reason_name(g->stop), why);
 }
 
+static const char *why_no_drafts(const Generation *g) {
+    if (g->drafts.beyond_draft) return "none, the text is beyond the draft model's context";
+    if (g->drafts.declined) return "none was worth its time";
+    if (g->session->options->draft) return "none, there was no token left to guess";
+    return "none, nothing that the text said before went on";
+}
+
 static void print_drafts(const Generation *g) {
     const SpeculationCounts *c = &g->drafts;
     if (!g->speculation) return;
+    const Error *failure = speculation_failure(g->speculation);
+    if (failure->code) note("drafts: the draft model was left out: %s", failure->message);
     if (!c->drafted) {
-        note("drafts: none was worth its time");
+        if (!failure->code) note("drafts: %s", why_no_drafts(g));
         return;
     }
     note("drafts: %" PRIu64 " of %" PRIu64 " accepted (%.0f %%), in %" PRIu64 " pass%s",

@@ -65,6 +65,16 @@ static bool compare_vocabularies(const Session *s, const Session *draft, Error *
     return true;
 }
 
+// Of models without tokenizers all that is known.
+static bool compare_sizes(const Session *s, const Session *draft, Error *error) {
+    int mine = s->config->vocab_size, other = draft->config->vocab_size;
+    return mine == other ||
+           error_set(error, ERROR_USAGE,
+                     "--draft %s: its vocabulary has %d tokens, that of the model %d: a draft "
+                     "needs the same",
+                     checkpoint_path(draft->checkpoint), other, mine);
+}
+
 // ---- opening ----
 
 // What drafts are off with: interventions would be called for other rows, and the ranks have one
@@ -81,14 +91,27 @@ static bool open_draft(Drafting *d, const Session *s, Error *error) {
     o->model = s->options->draft;
     o->tokenizer = NULL;
     o->verbose = false;
-    return session_need_tokenizer(s, error) && session_open(&d->session, o, error) &&
-           session_need_tokenizer(&d->session, error) &&
-           compare_vocabularies(s, &d->session, error);
+    bool good = session_open(&d->session, o, error);
+    if (good && !d->session.tokenizer && s->options->tokenizer) { // -z is for both then
+        session_close(&d->session);
+        d->session = (Session){0};
+        o->tokenizer = s->options->tokenizer;
+        good = session_open(&d->session, o, error);
+    }
+    if (good && !s->tokenizer && !d->session.tokenizer) return compare_sizes(s, &d->session, error);
+    good = good && session_need_tokenizer(&d->session, error);
+    if (!good) return error_prefix(error, "--draft");
+    return session_need_tokenizer(s, error) && compare_vocabularies(s, &d->session, error);
+}
+
+// --speculate off beside --draft, too.
+static bool is_off(const Options *o) {
+    return !o->speculate && (!o->draft || option_given(o, OPTION_SPECULATE));
 }
 
 bool drafting_open(Drafting **drafting, const Session *s, Error *error) {
     const Options *o = s->options;
-    if (!o->draft && !o->speculate) return true;
+    if (is_off(o)) return true;
     const char *other = off_with(o);
     if (other) {
         if (!o->quiet) note("drafts are off with %s", other);

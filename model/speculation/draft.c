@@ -54,10 +54,10 @@ static int32_t guess(const Draft *d, const Sampler *sampler, int offset) {
 }
 
 static bool feed(Draft *d, const int32_t *tokens, int n) {
-    Error ignored = {0}; // the text goes on without drafts
-    d->failed = !model_forward(d->model, &(Batch){.n = n, .tokens = tokens}, &ignored) &&
-                ignored.code != ERROR_INTERRUPTED;
-    return !d->failed && !ignored.code;
+    Error failure = {0}; // the text goes on without drafts
+    bool good = model_forward(d->model, &(Batch){.n = n, .tokens = tokens}, &failure);
+    if (!good && failure.code != ERROR_INTERRUPTED) d->failure = failure;
+    return good;
 }
 
 // Number i behind a text of `count` tokens; the first pass feeds what the cache lacks of the text.
@@ -72,20 +72,30 @@ static int32_t next_guess(Draft *d, const int32_t *text, int count, int32_t *out
     return guess(d, sampler, i);
 }
 
+int draft_behind(const Draft *d, int count) {
+    enum { BRIEF = 2 }; // behind the text where all drafts were taken
+    int behind = count - d->followed - d->n_ahead;
+    return behind > BRIEF ? behind : 0;
+}
+
 int draft_propose(Draft *d, const int32_t *text, int count, const Sampler *sampler, int vocab_size,
-                  int32_t *out, int n, double *seconds) {
-    enum { BRIEF = 2 }; // tokens behind the text that belong to a proposal: all drafts were taken
+                  int32_t *out, int n, DraftTime *time) {
     int room = d->model->options.context - count + 1, drafted = 0;
+    *time = (DraftTime){0};
     if (n > room) n = room;
-    if (d->failed || count < 1 || n < 1) return 0;
+    if (d->failure.code || count < 1 || n < 1) return 0;
     follow(d, text, count);
-    bool timed = count - d->followed <= BRIEF;
+    time->n_read = draft_behind(d, count);
     double started = seconds_now();
     while (drafted < n) {
         int32_t token = next_guess(d, text, count, out, drafted, sampler);
         if (token < 0 || token >= vocab_size) break;
         out[drafted++] = token;
+        if (drafted > 1 || !time->n_read) continue;
+        time->reading = seconds_now() - started;
+        started += time->reading;
     }
-    if (timed && drafted) *seconds = (seconds_now() - started) / drafted;
+    int timed = drafted - (time->n_read > 0);
+    if (timed > 0) time->guess = (seconds_now() - started) / timed;
     return drafted;
 }

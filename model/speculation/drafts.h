@@ -45,8 +45,15 @@ typedef struct Draft {
     int followed;   // tokens of the text that the cache holds
     int32_t *ahead; // (capacity) the drafts that it holds behind them
     int n_ahead;
-    bool failed; // a pass failed: there are no more drafts
+    Error failure; // of a pass; then there are no more drafts
 } Draft;
+
+// Seconds, as far as they were measured; else 0.
+typedef struct DraftTime {
+    double guess;   // of each draft
+    double reading; // of the tokens that are long in the text, all together
+    int n_read;
+} DraftTime;
 
 // For at most `capacity` drafts at a time; the model has one sequence and an empty cache. False:
 // exit code 5 or 6.
@@ -58,7 +65,10 @@ void draft_truncate(Draft *draft, int count); // the text has no more than `coun
 // out[0 .. n-1] = guesses of what follows text (count), sampled as `sampler` will sample the tokens
 // there: by its rule and with its next numbers of the generator, so that a draft of the same
 // distribution is the same token; NULL: greedy. Returns how many: fewer than n where the draft's
-// context ends, a guess is not below vocab_size, or a pass fails. *seconds: the time of a draft,
-// without that of tokens long in the text; unchanged where none was timed.
+// context ends, a guess is not below vocab_size, or a pass fails.
 int draft_propose(Draft *draft, const int32_t *text, int count, const Sampler *sampler,
-                  int vocab_size, int32_t *out, int n, double *seconds);
+                  int vocab_size, int32_t *out, int n, DraftTime *time);
+
+// Tokens of a text of `count` that are to be read first, 0 where they are the newest ones that
+// belong to any proposal.
+int draft_behind(const Draft *draft, int count);

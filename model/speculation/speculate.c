@@ -34,7 +34,11 @@ struct Speculation {
     double single;        // seconds of a pass of one row; 0: not measured
     double row;           // and of each row more
     double draft_seconds; // of a draft
-    bool measured_row;
+    double reading;       // of a token that the draft has missed; 0: not measured
+    double elapsed;       // in passes
+    double spent;         // of it and of drafting, in trials and reading
+    int taken;            // tokens
+    bool measured_row, is_trial;
     int declined, patience; // proposals since the last trial, and until the next
     unsigned worthwhile;    // proposals that were worth their pass
     SpeculationCounts counts;
@@ -76,6 +80,10 @@ SpeculationCounts speculation_counts(const Speculation *s) {
     return s->counts;
 }
 
+const Error *speculation_failure(const Speculation *s) {
+    return &s->draft.failure;
+}
+
 int speculation_length(const Speculation *s) {
     return s->lookup.count;
 }
@@ -105,6 +113,7 @@ static void smooth(double *mean, double value, bool first, double share) {
 // A pass of several rows takes no less than one of one row would: what is known of that may be old,
 // of a shorter text or of a busier machine.
 void speculation_measure(Speculation *s, int rows, double seconds) {
+    s->elapsed += seconds;
     if (rows == 1) {
         smooth(&s->single, seconds, s->single <= 0, 0.125);
         return;
@@ -114,8 +123,8 @@ void speculation_measure(Speculation *s, int rows, double seconds) {
     s->measured_row = true;
 }
 
-// The number of drafts with the most tokens a second.
-static int best_count(const Speculation *s, int most) {
+// The number of drafts with the most tokens a second. *gain: seconds a token, against none.
+static int best_count(const Speculation *s, int most, double *gain) {
     const double MARGIN = 1.05;
     double row = s->measured_row ? s->row : s->single / 4; // a guess that lets it be tried
     double rate = rate_now(s), kept = 1, tokens = 1, best = MARGIN / s->single;
@@ -128,7 +137,21 @@ static int best_count(const Speculation *s, int most) {
         best = speed;
         count = k;
     }
+    *gain = count ? s->single - 1 / best : 0;
     return count;
+}
+
+// Whether a draft model may read what it has missed. Before it is known how long that takes: once
+// the text is no longer short beside it. Where drafts pay: what is to be won back in as many tokens
+// as there were so far. Else it is part of a trial, and those have a share of the time.
+static bool can_read(const Speculation *s, int behind, double gain, int trial) {
+    enum { PER_TOKEN = 16, FEW = 32 };
+    const double SHARE = 0.05;
+    if (!s->options.draft || !(behind || trial)) return true;
+    if (s->reading <= 0) return behind <= PER_TOKEN * s->taken;
+    double seconds = behind * s->reading;
+    if (!trial) return seconds <= gain * (s->taken > FEW ? s->taken : FEW);
+    return s->spent + seconds + trial * s->draft_seconds <= SHARE * s->elapsed;
 }
 
 // How many drafts are worth their pass, trials included. Now and then a pass that would have been
@@ -137,16 +160,20 @@ static int choose_count(Speculation *s, int most) {
     enum { WITHOUT_FIRST = 8, WITHOUT_EVERY = 128 };
     if (s->options.fixed) return s->options.fixed < most ? s->options.fixed : most;
     if (s->single <= 0) return 0;
-    int count = best_count(s, most);
-    if (count) {
+    double gain;
+    int count = best_count(s, most, &gain), behind = draft_behind(&s->draft, s->lookup.count);
+    if (count && can_read(s, behind, gain, 0)) {
         s->declined = 0;
         s->patience = FEWEST_DECLINED;
         return s->worthwhile++ % WITHOUT_EVERY == WITHOUT_FIRST ? 0 : count;
     }
-    if (++s->declined < s->patience) return 0;
+    s->counts.declined++;
+    count = most < TRIAL_DRAFTS ? most : TRIAL_DRAFTS;
+    if (++s->declined < s->patience || !can_read(s, behind, 0, count)) return 0;
     s->declined = 0;
+    s->is_trial = true;
     if (s->patience < MOST_DECLINED) s->patience *= 2;
-    return most < TRIAL_DRAFTS ? most : TRIAL_DRAFTS;
+    return count;
 }
 
 // ---- proposals ----
@@ -163,12 +190,16 @@ static int look_up(Speculation *s, int most) {
 
 // Drafts cost time, so it is decided first how many.
 static int ask_draft(Speculation *s, const Sampler *sampler, int most) {
-    double seconds = -1;
+    s->is_trial = false;
+    s->counts.beyond_draft = s->lookup.count > s->options.draft->options.context;
     int count = choose_count(s, most);
     if (!count) return 0;
+    DraftTime time;
     s->n_drafts = draft_propose(&s->draft, s->lookup.text, s->lookup.count, sampler,
-                                s->options.vocab_size, s->drafts, count, &seconds);
-    if (seconds >= 0) smooth(&s->draft_seconds, seconds, s->draft_seconds <= 0, 0.25);
+                                s->options.vocab_size, s->drafts, count, &time);
+    if (time.guess > 0) smooth(&s->draft_seconds, time.guess, s->draft_seconds <= 0, 0.25);
+    if (time.reading > 0) smooth(&s->reading, time.reading / time.n_read, s->reading <= 0, 0.25);
+    if (s->is_trial) s->spent += time.reading + s->n_drafts * time.guess;
     return s->n_drafts;
 }
 
@@ -188,6 +219,7 @@ int speculation_propose(Speculation *s, const Sampler *sampler, int32_t *out, in
 // A draft behind one that was wrong says nothing.
 void speculation_take(Speculation *s, int32_t token) {
     if (s->lookup.count < s->lookup.capacity) lookup_push(&s->lookup, token);
+    s->taken++;
     if (s->at >= s->n_drafts) return;
     bool hit = s->drafts[s->at] == token;
     rate_count(&s->rates[s->kind], hit);

@@ -16,6 +16,11 @@
 // k drafts bring 1 + p + p^2 + .. + p^k tokens in t + k (r + q) seconds: the k with the most tokens
 // a second is taken, and none where that is not 5 % more than 1 / t. Where none pays, one pass is
 // tried again after 16 declined ones, then after 32, .. and at most 512.
+//
+// A draft model has to read what the text has become since its last drafts, which takes time
+// whether they are right or not. It begins once 1 token has been taken for 16 that it has to read,
+// the prompt's too. Afterwards it is tried where all trials, with that reading, stay below 5 % of
+// the time; and where drafts pay, it reads what the drafts will win back.
 #pragma once
 
 #include "model/model.h"
@@ -33,6 +38,8 @@ typedef struct SpeculationOptions {
 typedef struct SpeculationCounts {
     uint64_t drafted, accepted; // drafts that were verified, and of these, that became tokens
     uint64_t passes;            // that verified drafts
+    uint64_t declined;          // proposals that were not worth their time
+    bool beyond_draft;          // the text has passed the end of the draft's context
 } SpeculationCounts;
 
 typedef struct Speculation Speculation;
@@ -45,6 +52,8 @@ void speculation_close(Speculation *speculation); // NULL is fine
 // from `ids`. `ids` are below vocab_size.
 void speculation_text(Speculation *speculation, int keep, const int32_t *ids, int count);
 SpeculationCounts speculation_counts(const Speculation *speculation); // since speculation_open
+// Why the draft model is used no more; its code is 0 where it is. Borrowed.
+const Error *speculation_failure(const Speculation *speculation);
 
 // ---- for a Decoder ----
 

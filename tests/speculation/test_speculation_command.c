@@ -242,6 +242,43 @@ Test(speculation_command, off_in_one_line) {
     }
 }
 
+// Whoever asked for drafts is told of them, also that there are none, and why.
+Test(speculation_command, says_why_there_are_none) {
+    need_builtin();
+    if (drafts_are_off()) SKIP("drafts are off");
+    TestRun r = program("-i|Once upon|-t|0|--max-tokens|4|--speculate|off|--draft|builtin|--json");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\"drafted_tokens\":0,") && !strstr(r.err, "drafts"), "%s%s", r.out, r.err);
+    test_run_free(&r);
+    r = program("-i|Once upon|-t|0|--max-tokens|4|--speculate|lookup|--no-cache|--json");
+    CHECK(strstr(r.out, "\"drafted_tokens\":0,"), "%s", r.out);
+    test_run_free(&r);
+    r = program("-i|Once|-t|0|--max-tokens|4|--speculate|lookup|--draft-tokens|5");
+    CHECK(strstr(r.err, "drafts: none, nothing that the text said before went on"), "%s", r.err);
+    test_run_free(&r);
+}
+
+// A prompt that the draft would have to read is not read for a text of a few tokens.
+Test(speculation_command, a_draft_reads_no_prompt_for_a_short_text) {
+    need_builtin();
+    if (drafts_are_off()) SKIP("drafts are off");
+    TestRun r = program("-i|%0300d|-t|0|--max-tokens|8|--ignore-eos|--draft|builtin", 1);
+    check_status(&r, 0);
+    CHECK(strstr(r.err, "drafts: none was worth its time"), "%s", r.err);
+    test_run_free(&r);
+}
+
+// Ids are all that two models without tokenizers exchange.
+Test(speculation_command, a_draft_needs_no_tokenizer_for_ids) {
+    const char *model = test_reference_model("llama-untied");
+    TestRun r =
+        program("%s|--prompt-ids|1,2,3|--ids|--max-tokens|6|-t|0|--draft|%s|--draft-tokens|2",
+                model, model);
+    if (strstr(r.err, "it has no JSON")) SKIP("this build reads no safetensors");
+    check_status(&r, 0);
+    test_run_free(&r);
+}
+
 Test(speculation_command, what_cannot_be_is_refused) {
     const char *model = small_model();
     TestRun r = program("%s|-i|a|--draft|builtin|--speculate|lookup", model);
