@@ -47,13 +47,27 @@ static size_t chosen_position(const Options *o, const IdList *tokens) {
 
 // ---- the lens ----
 
+// The part of it for one position, which owns nothing.
+static LensCapture at_position(const LensCapture *c, size_t position) {
+    size_t skipped = position - c->first, cells = skipped * (size_t)lens_depths(c);
+    LensCapture one = *c;
+    one.first = position;
+    one.count = 1;
+    one.winners += skipped;
+    one.cells += cells;
+    one.top_tokens += cells * (size_t)c->top;
+    return one;
+}
+
 static bool print_lens(const LensCapture *c, const PictureFiles *files, Error *error) {
     const Options *o = c->session->options;
     if (picture_files_wanted(files) && !lens_write_files(c, files, error)) return false;
+    LensCapture numbers =
+        option_given(o, OPTION_POSITION) ? at_position(c, (size_t)o->position) : *c;
     if (o->csv)
-        lens_print_csv(c);
+        lens_print_csv(&numbers);
     else if (o->json)
-        lens_print_json(c);
+        lens_print_json(&numbers);
     else if (!picture_files_wanted(files))
         return lens_print(c, chosen_position(o, c->tokens), error);
     return true;
@@ -62,13 +76,15 @@ static bool print_lens(const LensCapture *c, const PictureFiles *files, Error *e
 // With --position the numbers are those of that position, the picture is of all.
 static bool run_lens(Session *s, const IdList *tokens, const PictureFiles *files, Error *error) {
     const Options *o = s->options;
-    bool one = option_given(o, OPTION_POSITION) && (o->csv || o->json);
+    bool one =
+        option_given(o, OPTION_POSITION) && (o->csv || o->json) && !picture_files_wanted(files);
     LensCapture c = {.session = s,
                      .tokens = tokens,
                      .first = one ? (size_t)o->position : 0,
                      .count = one ? 1 : tokens->count,
                      .top = option_given(o, OPTION_TOP) ? (int)o->top : DEFAULT_TOP};
     if (c.top > s->config->vocab_size) c.top = s->config->vocab_size;
+    if (!interventions_check_lens(s->interventions, error)) return false;
     LensSizes sizes = lens_sizes(&c);
     int rows = sizes.rows > sizes.unembedded ? sizes.rows : sizes.unembedded;
     SessionModel wanted = {

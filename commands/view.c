@@ -70,6 +70,7 @@ static bool view(View *v, const OutputFile *out, Error *error) {
     int rows = view_rows(v);
     SessionModel wanted = {.context = (int)v->n, .max_rows = rows, .max_logit_rows = rows};
     if (!session_open_model(v->session, &wanted, error) ||
+        !interventions_check_lens(v->session->interventions, error) ||
         !session_intervene(v->session, v->ids.ids, v->ids.count, error))
         return false;
     interrupt_begin();

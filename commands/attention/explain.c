@@ -159,8 +159,13 @@ bool explanation_print(const Explanation *e, size_t most, Error *error) {
                          sorted[i]->length, 100 * sorted[i]->share, sorted[i]->key,
                          labels[sorted[i]->key]);
         if (shown < e->n_keys) print_rest(e, sorted, shown);
-        output_print("\nThe output has length %.4f; the sum differs from it by %.1e of that.\n",
-                     e->length, e->error);
+        if (e->length > 0)
+            output_print("\nThe output has length %.4f; the sum differs from it by %.1e of that.\n",
+                         e->length, e->error);
+        else
+            output_print(
+                "\nThe output is zero, and has no shares; the keys' sum has length %.4f.\n",
+                e->error);
     }
     free(sorted);
     free(labels);
@@ -185,7 +190,7 @@ void explanation_print_json(const Explanation *e) {
     writer_integer(&w, "head", e->head);
     writer_integer(&w, "query", (int64_t)e->position);
     writer_number(&w, "length", e->length);
-    writer_number(&w, "error", e->error);
+    writer_number(&w, "error", e->length > 0 ? e->error : NAN);
     writer_floats(&w, "output", e->output, head_dim(e));
     writer_begin(&w, "keys", '[');
     for (size_t i = 0; i < e->n_keys && output_good(); i++) {

@@ -64,10 +64,11 @@ bool attention_write_files(const AttentionReport *r, Error *error) {
 
 // ---- numbers ----
 
-// A layer: "3", or "all". A head: "5", or "mean", "rollout".
-static const char *layer_name(char text[16], int layer) {
-    snprintf(text, 16, "%d", layer);
-    return layer == ALL_LAYERS ? "all" : text;
+// Layers: "3", "all" or "0-3". A head: "5", or "mean", "rollout".
+static const char *layer_name(char text[16], const HeadMatrix *m) {
+    if (m->layer == ALL_LAYERS && !m->some) return "all";
+    snprintf(text, 16, m->some ? "0-%d" : "%d", m->some ? m->last : m->layer);
+    return text;
 }
 
 static const char *head_name(char text[16], int number) {
@@ -82,7 +83,7 @@ void attention_print_csv(const AttentionReport *r) {
     output_print("layer,head,query,key,value\n");
     for (size_t m = 0; m < r->n_matrices; m++) {
         const HeadMatrix *matrix = &r->matrices[m];
-        const char *in = layer_name(layer, matrix->layer);
+        const char *in = layer_name(layer, matrix);
         const char *of = head_name(head, matrix->head);
         for (size_t q = 0; q < r->n && output_good(); q++)
             for (size_t k = 0; k <= q; k++) {
@@ -96,7 +97,7 @@ void attention_print_csv(const AttentionReport *r) {
 static void put_place(JsonWriter *w, const HeadMatrix *matrix) {
     char text[16];
     if (matrix->layer == ALL_LAYERS)
-        writer_string(w, "layer", layer_name(text, matrix->layer));
+        writer_string(w, "layer", layer_name(text, matrix));
     else
         writer_integer(w, "layer", matrix->layer);
     if (matrix->head < 0)
@@ -185,7 +186,7 @@ static const char *mean_text(char text[24], const char *format, double mean, con
 static void print_statistics(const Statistics *s, const char *format, const char *of_mean,
                              const char *none) {
     char layer[16], head[16], share[24], first[24];
-    output_print(format, layer_name(layer, s->matrix->layer), head_name(head, s->matrix->head),
+    output_print(format, layer_name(layer, s->matrix), head_name(head, s->matrix->head),
                  s->entropy, mean_text(share, of_mean, s->share, none), s->largest, s->distance,
                  mean_text(first, of_mean, s->first, none));
 }

@@ -79,7 +79,9 @@ static bool choose_layer(Similarity *s, Error *error) {
     bool chosen = option_given(o, OPTION_LAYER);
     for (s->layer = chosen ? (int)o->layer : 0; c->layers[s->layer].no_rope; s->layer++)
         if (chosen || s->layer + 1 == c->n_layers)
-            return error_set(error, ERROR_USAGE, "--rope: layer %d has no RoPE", s->layer);
+            return chosen
+                       ? error_set(error, ERROR_USAGE, "--rope: layer %d has no RoPE", s->layer)
+                       : error_set(error, ERROR_USAGE, "--rope: no layer of this model has RoPE");
     return true;
 }
 

@@ -152,9 +152,11 @@ static bool resolve_positions(Change *c, size_t n_prompt, int context, Error *er
                          c->text, n);
     if (c->positions.begin >= context)
         return error_set(error, ERROR_USAGE,
-                         "%s: no such position: the prompt has %d tokens, and the text at most %d",
+                         "%s: no such position: the prompt has %d tokens, and a pass at most %d",
                          c->text, n, context);
-    if (c->kind != CHANGE_TO_ROWS || (size_t)c->positions.begin < c->n_rows) return true;
+    // A range without an end goes as far as the file's text.
+    int last = c->positions.end == INT_MAX ? c->positions.begin : c->positions.end - 1;
+    if (c->kind != CHANGE_TO_ROWS || (size_t)last < c->n_rows) return true;
     return error_set(error, ERROR_USAGE, "%s: the file has positions 0 to %zu", c->text,
                      c->n_rows - 1);
 }
@@ -220,13 +222,24 @@ bool interventions_change(const Interventions *all, StageId id, int layer) {
     return false;
 }
 
-bool interventions_break_parts(const Interventions *all) {
-    const uint32_t stages = 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
-                            1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT |
-                            1u << STAGE_FINAL_NORM;
+static bool change_any(const Interventions *all, uint32_t stages) {
     for (size_t k = 0; all && k < all->count; k++)
         if (stages >> all->changes[k].place.id & 1) return true;
     return false;
+}
+
+bool interventions_break_parts(const Interventions *all) {
+    const uint32_t stages = 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
+                            1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT |
+                            1u << STAGE_FINAL_NORM | 1u << STAGE_UNCAPPED | 1u << STAGE_LOGITS;
+    return change_any(all, stages);
+}
+
+bool interventions_check_lens(const Interventions *all, Error *error) {
+    return !change_any(all, 1u << STAGE_FINAL_NORM | 1u << STAGE_UNCAPPED | 1u << STAGE_LOGITS) ||
+           error_set(error, ERROR_USAGE,
+                     "the lens reads every layer by the model's own final norm and head: leave out "
+                     "changes of final_norm and of logits");
 }
 
 bool interventions_attach(Interventions *all, Model *m, const int32_t *prompt, size_t n_prompt,

@@ -32,8 +32,10 @@ static bool take_rows(Change *c, const SafetensorsFile *file, const char *name, 
     const SafetensorsTensor *t = safetensors_find(file, name);
     if (!t) return error_set(error, ERROR_FILE, "has no tensor %s", name);
     if (!is_usable(t))
-        return error_set(error, ERROR_FILE, "%s: wanted rows of floating-point numbers, got %s",
-                         name, t->type->name);
+        return error_set(error, ERROR_FILE,
+                         "%s: wanted rows of F32, F16 or BF16, got %s of %u "
+                         "dimensions",
+                         name, t->type->name, t->plan.n_dims);
     size_t count = (size_t)plan_elements(&t->plan);
     c->n_rows = (size_t)t->plan.shape[0];
     c->row_size = count / c->n_rows;
@@ -64,10 +66,12 @@ bool steering_open(SteeringFile *f, const char *path, const Config *config, Erro
     if (!safetensors_open(&f->file, path, error)) return false;
     f->tensor = f->file.count == 1 ? f->file.tensors : NULL;
     if (f->tensor && has_shape_of_vectors(f->tensor, config)) return true;
-    error_set(error, ERROR_FILE,
-              "%zu tensors; wanted one of floating-point numbers, of the shape (%d), or (%d, %d) "
-              "with a row for each layer",
-              f->file.count, config->dim, config->n_layers, config->dim);
+    error_set(
+        error, ERROR_FILE,
+        "%zu tensors, the first of %s; wanted one, of F32, F16 or BF16 and the shape (%d), or "
+        "(%d, %d) with a row for each layer",
+        f->file.count, f->file.count ? f->file.tensors[0].type->name : "nothing", config->dim,
+        config->n_layers, config->dim);
     error_prefix(error, path);
     safetensors_close(&f->file);
     f->tensor = NULL;

@@ -92,9 +92,12 @@ bool interventions_inputs(FileSet *inputs, const Options *options, Error *error)
 // Whether a change is at this stage of the layer. NULL: no.
 bool interventions_change(const Interventions *i, StageId id, int layer);
 
-// Whether something else than heads and FFNs is added to the residual stream, or its norm is
-// changed: then their parts of a logit do not add up to it. NULL: no.
+// Whether something else than heads and FFNs is added to the residual stream, or its norm or the
+// logits are changed: then their parts of a logit do not add up to it. NULL: no.
 bool interventions_break_parts(const Interventions *i);
+
+// False: exit code 2. A lens gives earlier layers the final norm and head of the model, unchanged.
+bool interventions_check_lens(const Interventions *i, Error *error);
 
 // Appends "--ablate L3.H5 --patch logits=0", the options as they were given.
 void interventions_describe(Buffer *out, const Options *options);

@@ -37,7 +37,11 @@ static bool print_sentence(const Attribution *a, Error *error) {
     output_print("logit of %s (%d) at position %zu: %.4f, the sum of the parts %.4f; probability "
                  "%.4f\n",
                  labels[0], token, a->position, a->logit, a->sum, a->probability);
-    if (a->capped != a->logit) output_print("after the soft cap: %.4f\n", a->capped);
+    const Config *c = a->session->config;
+    bool divided = c->logit_divisor != 1.0f, capped = c->logit_softcap != 0.0f;
+    if (a->capped != a->logit)
+        output_print("after the %s%s%s: %.4f\n", divided ? "divisor" : "",
+                     divided && capped ? " and the " : "", capped ? "soft cap" : "", a->capped);
     free(labels);
     return true;
 }

@@ -254,12 +254,14 @@ static size_t append(char label[LABEL_SIZE], size_t at, const char *bytes, size_
     return at + length;
 }
 
-// One label, NUL-terminated, of whole characters.
+// One label, NUL-terminated, of whole characters; "…" where it is cut.
 static void make_label(char label[LABEL_SIZE], const char *text, size_t length) {
-    size_t at = 0;
-    for (size_t i = 0; i < length && at < LABEL_SIZE - 4;) {
+    static const char CUT[] = "\u2026";
+    size_t at = 0, cut = 0, before = 0;
+    for (size_t i = 0; i < length;) {
         uint32_t c = 0;
         size_t n = utf8_decode(text + i, length - i, &c);
+        before = at;
         if (n && c == ' ')
             at = append(label, at, "\u2423", 3);
         else if (n && c == '\n')
@@ -268,6 +270,11 @@ static void make_label(char label[LABEL_SIZE], const char *text, size_t length) 
             at = append(label, at, "\ufffd", 3);
         else
             at = append(label, at, text + i, n);
+        if (at == before) { // no room
+            memcpy(label + cut, CUT, sizeof CUT);
+            return;
+        }
+        if (at + sizeof CUT <= LABEL_SIZE) cut = at;
         i += n ? n : 1;
     }
     label[at] = '\0';

@@ -140,7 +140,7 @@ static Head one_head(const char *options) {
     snprintf(all, sizeof all, "%s|%s", PROMPT, options);
     TestRun r = numbers(small_model(), all);
     const char *at = after_header(&r);
-    // "mean" and "rollout" stand where a number would be
+    // "mean", "rollout" and "0-0" stand where a number would be
     char *text = strdup(at), *out = text;
     for (const char *in = at; *in;) {
         size_t word = strspn(in, "abcdefghijklmnopqrstuvwxyz");
@@ -149,13 +149,16 @@ static Head one_head(const char *options) {
             *out++ = '0';
         else if (word)
             *out++ = in[-1];
+        else if (*in == '-' && in > at && in[-1] == '0')
+            in += strcspn(in, ",");
         else
             *out++ = *in++;
     }
     *out = '\0';
     at = text;
     CHECK(next_head(&at, &h) && !*at, "one matrix: %.60s", text);
-    bool joined = !strncmp(after_header(&r), "all,", 4), layer = strstr(options, "--layer");
+    bool joined = !strncmp(after_header(&r), "all,", 4) || !strncmp(after_header(&r), "0-0,", 4),
+         layer = strstr(options, "--layer");
     CHECK(joined == (strstr(options, "--rollout") || !layer), "%.40s", after_header(&r));
     free(text);
     test_run_free(&r);
@@ -486,5 +489,26 @@ Test(attention, refuses_matrices_that_fill_the_memory) {
     check_refused(&r, ERROR_USAGE, "--layer and --head");
     r = program("attention|%s|--csv|--layer|0|--head|0|-q|--entropy|--prompt-ids|%s", path, ids);
     check_status(&r, 0);
+    test_run_free(&r);
+}
+
+// A rollout up to a layer says which layers it is of.
+Test(attention, names_the_layers_of_a_rollout) {
+    need_builtin();
+    TestRun r = program("attention|-i|The cat sat|--rollout|--layer|2|--csv");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\n0-2,rollout,1,0,") && !strstr(r.out, "all"), "%s", r.out);
+    test_run_free(&r);
+    r = program("attention|-i|The cat sat|--rollout|--csv");
+    CHECK(strstr(r.out, "\nall,rollout,1,0,"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// Nothing is left of an ablated head's output, so there are no shares of it.
+Test(attention, explains_an_output_of_zero) {
+    need_builtin();
+    TestRun r = program("attention|-i|The cat sat|--layer|1|--head|0|--ablate|L1.H0|--explain|-1");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "The output is zero, and has no shares"), "%s", r.out);
     test_run_free(&r);
 }

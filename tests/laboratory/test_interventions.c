@@ -436,7 +436,7 @@ Test(interventions, a_file_that_is_no_vector_is_refused) {
         "abcd";
     check_bad_file("", 0, "steer", 3, "bad.safetensors");
     check_bad_file("no tensors here at all", 22, "steer", 3, "bad.safetensors");
-    check_bad_file(OTHER, sizeof OTHER - 1, "steer", 3, "wanted one of floating-point numbers");
+    check_bad_file(OTHER, sizeof OTHER - 1, "steer", 3, "wanted one, of F32, F16 or BF16");
     check_bad_file(OTHER, sizeof OTHER - 1, "--patch|layers.1.att_out=", 3, "has no tensor");
 }
 

@@ -346,3 +346,33 @@ Test(lens, refuses_results_that_fill_the_memory) {
     TestRun r = program("lens|%s|--top|50000|--prompt-ids|%s", path, ids);
     check_refused(&r, ERROR_USAGE, "choose one with --position");
 }
+
+// The numbers of one position, beside a picture of all.
+Test(lens, has_a_picture_of_all_positions_beside_the_numbers_of_one) {
+    need_builtin();
+    const char *picture = test_temporary("lens.svg");
+    TestRun alone = program("lens|-i|The cat sat|--position|1|--csv"),
+            both = program("lens|-i|The cat sat|--position|1|--csv|--svg|%s", picture);
+    check_status(&both, 0);
+    CHECK_STRING(both.out, alone.out);
+    size_t size = 0;
+    char *svg = test_read_file(picture, &size);
+    CHECK(strstr(svg, "sat"), "no last token in the picture");
+    free(svg);
+    test_run_free(&alone);
+    test_run_free(&both);
+}
+
+// The lens has the model's own norm and head for every layer: a run with others has no lens, and
+// patched logits are no sum of parts.
+Test(lens, refuses_changes_of_what_it_reads_by) {
+    need_builtin();
+    TestRun r = program("lens|-i|The cat|--patch|logits[:,5]=100");
+    check_refused(&r, ERROR_USAGE, "final norm and head");
+    r = program("lens|-i|The cat|--patch|final_norm=0");
+    check_refused(&r, ERROR_USAGE, "final norm and head");
+    r = program("lens|-i|The cat|--attribute|--patch|logits[:,5]=100");
+    check_refused(&r, ERROR_USAGE, "--attribute adds up");
+    r = program("view|-i|The cat|--out|%s|--patch|logits[:,5]=100", test_temporary("lens.html"));
+    check_refused(&r, ERROR_USAGE, "final norm and head");
+}
