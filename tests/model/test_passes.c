@@ -21,7 +21,7 @@ static void step_rows(Model *model, int32_t token, int n) {
     bool wants_logits[MOST];
     for (int i = 0; i < n; i++)
         tokens[i] = token + i, sequences[i] = i, wants_logits[i] = true;
-    tiny_model_forward(model, &(Batch){n, tokens, NULL, sequences, wants_logits});
+    tiny_model_forward(model, &(Batch){n, tokens, NULL, sequences, wants_logits, false});
 }
 
 // Steps of one sequence and of n.
