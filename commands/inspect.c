@@ -27,20 +27,22 @@ static void print_template(const Session *s) {
 }
 
 static bool print_text(const Session *s, const Facts *facts, Error *error) {
-    // A terminal of 24 lines less those of the prompt, the table's heading and the totals.
-    enum { ROWS = 19, FEWEST = 3 };
+    // A terminal of 24 lines less those of the prompt and the table's heading; rows of the table.
+    enum { LINES = 21, FEWEST = 3 };
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
-    int room = ROWS - facts_print(facts, s->options->all, ROWS - FEWEST);
-    print_template(s);
-    if (room < FEWEST) room = FEWEST;
-    if (s->options->all) room = 0;
-    if (!inspect_print_tensors(tensors, count, room, error)) return false;
     Buffer totals = {0};
     totals_text(&totals, s);
     buffer_put(&totals, "", 1);
     bool good = !totals.failed || no_memory(error);
-    if (good) totals_print((const char *)totals.bytes);
+    if (good) {
+        int room = LINES - totals_print((const char *)totals.bytes, false);
+        room -= facts_print(facts, s->options->all, room - FEWEST);
+        print_template(s);
+        if (room < FEWEST) room = FEWEST;
+        good = inspect_print_tensors(tensors, count, s->options->all ? 0 : room, error);
+    }
+    if (good) totals_print((const char *)totals.bytes, true);
     buffer_free(&totals);
     return good;
 }
@@ -49,8 +51,12 @@ static bool print_text(const Session *s, const Facts *facts, Error *error) {
 
 static void write_positions(JsonWriter *w, const Config *c) {
     LayerCounts counts = count_layers(c);
-    writer_string(w, "position", c->position == POSITION_LEARNED ? "learned" : "rope");
-    if (c->position == POSITION_LEARNED) return;
+    bool none = c->position == POSITION_ROPE && counts.rope_less == c->n_layers;
+    writer_string(w, "position",
+                  c->position == POSITION_LEARNED ? "learned"
+                  : none                          ? "none"
+                                                  : "rope");
+    if (c->position == POSITION_LEARNED || none) return;
     writer_number(w, "rope_theta", (double)c->rope.theta);
     writer_integer(w, "rope_dim", c->rope_dim);
     writer_string(w, "rope_scaling", scaling_name(c->rope.scaling));

@@ -271,7 +271,8 @@ static void add_memory(Facts *f, const Session *s) {
 // llama.cpp computes YaRN's factor of cos and sin, and leaves out the one that config.json gives
 // (in a GGUF yarn_attn_factor).
 static void add_yarn_note(Facts *f, const RopeConfig *rope) {
-    if (rope->scaling != ROPE_YARN) return;
+    // Of Ministral 3 a GGUF has the quotient in a key of its own.
+    if (rope->scaling != ROPE_YARN || rope->query_growth != 0.0f) return;
     RopeConfig paper = *rope;
     paper.attention_factor = paper.mscale = 0.0f;
     double magnitude = rope_magnitude(rope), plain = rope_magnitude(&paper);

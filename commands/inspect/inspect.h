@@ -74,7 +74,8 @@ static inline const char *fact_text(const Facts *facts, int i) {
 // screen.c: the facts as text, short or all of them. Returns the number of lines; short, authors'
 // texts are left out where there would be more than `most`.
 int facts_print(const Facts *facts, bool all, int most);
-void totals_print(const char *text); // what totals_text appends, in lines of 80 columns
+// What totals_text appends, in lines of 80 columns, whose number is returned.
+int totals_print(const char *text, bool show);
 
 // The page, html.c: one file without anything fetched. False: exit code 2, 4 or 5.
 bool inspect_write_html(const Session *session, const Facts *facts, const OutputFile *place,

@@ -125,6 +125,6 @@ int facts_print(const Facts *f, bool all, int most) {
     return f->count;
 }
 
-void totals_print(const char *text) {
-    print_lines(text, 0, true);
+int totals_print(const char *text, bool show) {
+    return print_lines(text, 0, show);
 }

@@ -342,7 +342,7 @@ void print_incomplete(const Generation *g) {
 static const char *why_no_drafts(const Generation *g) {
     if (g->drafts.beyond_draft) return "none, the text is beyond the draft model's context";
     if (g->drafts.declined) return "none was worth its time";
-    if (g->session->options->draft) return "none, there was no token left to guess";
+    if (g->session->options->draft) return "none, too few tokens were left to guess";
     return "none, nothing that the text said before went on";
 }
 
@@ -351,6 +351,8 @@ static void print_drafts(const Generation *g) {
     if (!g->speculation) return;
     const Error *failure = speculation_failure(g->speculation);
     if (failure->code) note("drafts: the draft model was left out: %s", failure->message);
+    if (c->beyond_draft && c->drafted)
+        note("drafts: none behind the end of the draft model's context");
     if (!c->drafted) {
         if (!failure->code) note("drafts: %s", why_no_drafts(g));
         return;

@@ -78,6 +78,19 @@ int draft_behind(const Draft *d, int count) {
     return behind > BRIEF ? behind : 0;
 }
 
+void draft_read(Draft *d, const int32_t *text, int count, int n, DraftTime *time) {
+    *time = (DraftTime){0};
+    if (d->failure.code) return;
+    follow(d, text, count);
+    if (n > count - 1 - d->followed) n = count - 1 - d->followed;
+    if (n < 1 || d->followed + n > d->model->options.context) return;
+    double started = seconds_now();
+    if (!feed(d, text + d->followed, n)) return;
+    d->followed += n;
+    time->reading = seconds_now() - started;
+    time->n_read = n;
+}
+
 int draft_propose(Draft *d, const int32_t *text, int count, const Sampler *sampler, int vocab_size,
                   int32_t *out, int n, DraftTime *time) {
     int room = d->model->options.context - count + 1, drafted = 0;

@@ -69,6 +69,9 @@ void draft_truncate(Draft *draft, int count); // the text has no more than `coun
 int draft_propose(Draft *draft, const int32_t *text, int count, const Sampler *sampler,
                   int vocab_size, int32_t *out, int n, DraftTime *time);
 
+// Reads `n` of the tokens that draft_propose would have to read first, so that their time is known.
+void draft_read(Draft *draft, const int32_t *text, int count, int n, DraftTime *time);
+
 // Tokens of a text of `count` that are to be read first, 0 where they are the newest ones that
 // belong to any proposal.
 int draft_behind(const Draft *draft, int count);

@@ -39,6 +39,7 @@ struct Speculation {
     double spent;         // of it and of drafting, in trials and reading
     int taken;            // tokens
     bool measured_row, is_trial;
+    bool is_warm; // the draft model has had a pass: the first, from cold memory, says nothing
     int declined, patience; // proposals since the last trial, and until the next
     unsigned worthwhile;    // proposals that were worth their pass
     SpeculationCounts counts;
@@ -141,14 +142,21 @@ static int best_count(const Speculation *s, int most, double *gain) {
     return count;
 }
 
-// Whether a draft model may read what it has missed. Before it is known how long that takes: once
-// the text is no longer short beside it. Where drafts pay: what is to be won back in as many tokens
-// as there were so far. Else it is part of a trial, and those have a share of the time.
-static bool can_read(const Speculation *s, int behind, double gain, int trial) {
-    enum { PER_TOKEN = 16, FEW = 32 };
+// Whether a draft model may read what it has missed. How long that takes is known from a few
+// tokens. Where drafts pay: what is to be won back in as many tokens as there were so far. Else it
+// is part of a trial, and those have a share of the time.
+static bool can_read(Speculation *s, int behind, double gain, int trial) {
+    enum { WARM = 4, FIRST = 32, FEW = 32 };
     const double SHARE = 0.05;
     if (!s->options.draft || !(behind || trial)) return true;
-    if (s->reading <= 0) return behind <= PER_TOKEN * s->taken;
+    if (s->reading <= 0 && behind > FIRST) {
+        DraftTime time;
+        if (!s->is_warm) draft_read(&s->draft, s->lookup.text, s->lookup.count, WARM, &time);
+        s->is_warm = true;
+        draft_read(&s->draft, s->lookup.text, s->lookup.count, FIRST, &time);
+        if (time.n_read) s->reading = time.reading / time.n_read;
+        behind = draft_behind(&s->draft, s->lookup.count);
+    }
     double seconds = behind * s->reading;
     if (!trial) return seconds <= gain * (s->taken > FEW ? s->taken : FEW);
     return s->spent + seconds + trial * s->draft_seconds <= SHARE * s->elapsed;
@@ -159,6 +167,7 @@ static bool can_read(const Speculation *s, int behind, double gain, int trial) {
 static int choose_count(Speculation *s, int most) {
     enum { WITHOUT_FIRST = 8, WITHOUT_EVERY = 128 };
     if (s->options.fixed) return s->options.fixed < most ? s->options.fixed : most;
+    s->counts.declined += s->single <= 0;
     if (s->single <= 0) return 0;
     double gain;
     int count = best_count(s, most, &gain), behind = draft_behind(&s->draft, s->lookup.count);
@@ -197,6 +206,9 @@ static int ask_draft(Speculation *s, const Sampler *sampler, int most) {
     DraftTime time;
     s->n_drafts = draft_propose(&s->draft, s->lookup.text, s->lookup.count, sampler,
                                 s->options.vocab_size, s->drafts, count, &time);
+    bool is_warm = s->is_warm;
+    s->is_warm = true;
+    if (!is_warm) return s->n_drafts;
     if (time.guess > 0) smooth(&s->draft_seconds, time.guess, s->draft_seconds <= 0, 0.25);
     if (time.reading > 0) smooth(&s->reading, time.reading / time.n_read, s->reading <= 0, 0.25);
     if (s->is_trial) s->spent += time.reading + s->n_drafts * time.guess;

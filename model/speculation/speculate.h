@@ -18,9 +18,9 @@
 // tried again after 16 declined ones, then after 32, .. and at most 512.
 //
 // A draft model has to read what the text has become since its last drafts, which takes time
-// whether they are right or not. It begins once 1 token has been taken for 16 that it has to read,
-// the prompt's too. Afterwards it is tried where all trials, with that reading, stay below 5 % of
-// the time; and where drafts pay, it reads what the drafts will win back.
+// whether they are right or not; how long is known from the first 32. It is tried where all trials,
+// with that reading, stay below 5 % of the time; and where drafts pay, it reads what they win back
+// in as many tokens as were taken so far.
 #pragma once
 
 #include "model/model.h"

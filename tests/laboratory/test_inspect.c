@@ -239,3 +239,12 @@ Test(inspect, finds_the_layers_behind_other_numbered_tensors) {
     CHECK(strstr(text, "\nlayers.1-8 ") && strstr(text, "8 equal layers"), "%s", text);
     free(text);
 }
+
+// JSON has what the text has: notes, scales that differ by layer, no RoPE where no layer rotates.
+Test(inspect, writes_notes_and_scales_as_json) {
+    TestRun r = program("inspect|%s|--json", test_reference_model("ministral3"));
+    if (strstr(r.err, "it has no JSON")) SKIP("this build reads no safetensors");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\"notes\":[]") && strstr(r.out, "\"rope_magnitude\":1,"), "%s", r.out);
+    test_run_free(&r);
+}

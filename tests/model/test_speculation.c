@@ -87,13 +87,14 @@ typedef struct Case {
     SamplerOptions sampler;
     Drafter drafter;
     int fixed, prompt, most; // most: tokens asked for
+    int early;               // that are not taken
     bool wants_logits;
     uint64_t seed; // of the prompt
 } Case;
 
 typedef struct Result {
     int32_t ids[CONTEXT + 1];
-    int count, cache;
+    int count, cache, lowest; // the least length that the cache can be cut to
     uint64_t hash;
     float uniform;
     SpeculationCounts counts;
@@ -136,11 +137,12 @@ static int make_prompt(const Case *c, int32_t ids[LONGEST_PROMPT]) {
     return c->prompt;
 }
 
-static void sample_all(Result *r, Decoder *d, Sampler *sampler, Model *model) {
+// All but the last `early` of the tokens asked for: drafts go further than the text, then.
+static void sample_all(Result *r, Decoder *d, Sampler *sampler, Model *model, int early) {
     Error error = {0};
     size_t bytes = (size_t)model->config.vocab_size * sizeof(float);
     r->hash = FNV_START;
-    for (r->count = 0; decoder_left(d) > 0; r->count++) {
+    for (r->count = 0; decoder_left(d) > early; r->count++) {
         int32_t id = decoder_next(d, &error);
         CHECK(id >= 0, "token %d: %s", r->count, error.message);
         if (d->options.wants_logits) r->hash = fnv1a(r->hash, decoder_logits(d), bytes);
@@ -177,8 +179,9 @@ static void run(Result *r, const Case *c, Drafter drafter) {
                         &error),
           "%s", error.message);
     memset(r, 0, sizeof *r);
-    sample_all(r, &d, sampler, o.model);
+    sample_all(r, &d, sampler, o.model, c->early);
     r->cache = kv_cache_length(&o.model->cache, 0);
+    r->lowest = o.model->cache.lowest[0];
     r->uniform = sampler_uniform(sampler);
     if (s) r->counts = speculation_counts(s);
     speculation_close(s);
@@ -198,6 +201,7 @@ static SpeculationCounts check_same(const Case *c) {
     CHECK(with.hash == without.hash, "drafter %d, prompt %d: the logits", (int)c->drafter,
           (int)c->seed);
     CHECK_INT(with.cache, without.cache);
+    CHECK_INT(with.lowest, without.lowest);
     CHECK(with.uniform == without.uniform, "the generator");
     return with.counts;
 }
@@ -225,6 +229,7 @@ static Case case_of(int i) {
     c.fixed = 1 + i % SPECULATION_MAX;
     c.prompt = 1 + i * 7 % LONGEST_PROMPT;
     c.wants_logits = i % 2 == 0;
+    c.early = i % 3 ? 0 : 9;
     c.seed = (uint64_t)i;
     return c;
 }
@@ -248,6 +253,7 @@ Test(speculation, changes_nothing_where_the_context_ends) {
         c.most = 1000;
         check_same(&c);
         c.most = 1 + i % 5;
+        c.early = 0;
         check_same(&c);
     }
 }
@@ -268,6 +274,7 @@ Test(speculation, all_drafts_of_the_model_itself_are_accepted) {
     for (int i = 0; i < 12; i++) {
         Case c = case_of(i);
         c.drafter = SELF;
+        c.early = 0;
         c.shape.untied = true; // else each token is followed by itself
         c.sampler = sampling(i % 3);
         SpeculationCounts counts = check_same(&c);

@@ -258,16 +258,6 @@ Test(speculation_command, says_why_there_are_none) {
     test_run_free(&r);
 }
 
-// A prompt that the draft would have to read is not read for a text of a few tokens.
-Test(speculation_command, a_draft_reads_no_prompt_for_a_short_text) {
-    need_builtin();
-    if (drafts_are_off()) SKIP("drafts are off");
-    TestRun r = program("-i|%0300d|-t|0|--max-tokens|8|--ignore-eos|--draft|builtin", 1);
-    check_status(&r, 0);
-    CHECK(strstr(r.err, "drafts: none was worth its time"), "%s", r.err);
-    test_run_free(&r);
-}
-
 // Ids are all that two models without tokenizers exchange.
 Test(speculation_command, a_draft_needs_no_tokenizer_for_ids) {
     const char *model = test_reference_model("llama-untied");
