@@ -164,7 +164,7 @@ static bool roll_out(const AttentionCapture *c, Error *error) {
 static void entitle(HeadMatrix *m) {
     char layer[24] = "all layers", head[24];
     if (m->layer >= 0) snprintf(layer, sizeof layer, "layer %d", m->layer);
-    if (m->layer == ALL_LAYERS && m->some) snprintf(layer, sizeof layer, "layers 0-%d", m->last);
+    if (m->joined) snprintf(layer, sizeof layer, "layers 0-%d", m->joined - 1);
     snprintf(head, sizeof head,
              m->head == MEAN_OF_HEADS ? "mean of heads"
              : m->head == ROLLOUT     ? "rollout"
@@ -181,16 +181,10 @@ static size_t list_matrices(HeadMatrix *out, const AttentionCapture *c, const Op
         for (int h = 0; h < (c->mean ? 1 : c->n_heads); h++) {
             HeadMatrix *m = &out[count++];
             int layer = c->first_layer + l, head = c->first_head + h;
-            *m = (HeadMatrix){joined ? ALL_LAYERS : layer,
-                              c->mean ? MEAN_OF_HEADS : head,
-                              attention_matrix(c, layer, head),
-                              "",
-                              false,
-                              0};
-            if (joined && c->n_layers < c->session->config->n_layers) {
-                m->some = true;
-                m->last = c->n_layers - 1;
-            }
+            *m = (HeadMatrix){.layer = joined ? ALL_LAYERS : layer,
+                              .head = c->mean ? MEAN_OF_HEADS : head,
+                              .values = attention_matrix(c, layer, head)};
+            if (joined && c->n_layers < c->session->config->n_layers) m->joined = c->n_layers;
             if (o->rollout) m->head = ROLLOUT;
             entitle(m);
         }

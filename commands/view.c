@@ -69,8 +69,8 @@ static bool view(View *v, const OutputFile *out, Error *error) {
     Page page = {0};
     int rows = view_rows(v);
     SessionModel wanted = {.context = (int)v->n, .max_rows = rows, .max_logit_rows = rows};
-    if (!session_open_model(v->session, &wanted, error) ||
-        !interventions_check_lens(v->session->interventions, error) ||
+    if (!interventions_check_lens(v->session->interventions, error) ||
+        !session_open_model(v->session, &wanted, error) ||
         !session_intervene(v->session, v->ids.ids, v->ids.count, error))
         return false;
     interrupt_begin();

@@ -88,9 +88,10 @@ static void discard_passes(Decoder *d) {
     int known = tokens_known(d), wanted = known > 1 ? known - 1 : 0; // passes
     // Each pass has added one position to every sequence. With recompute every pass began from an
     // empty cache, so nothing is left over.
-    for (int q = 0; q < d->options.n_sequences && !d->text; q++)
+    for (int q = 0; q < d->options.n_sequences && !d->text; q++) {
         kv_cache_truncate(cache, q, kv_cache_length(cache, q) - (d->passes - wanted));
-    if (d->options.speculation) kv_cache_settle(cache, 0);
+        kv_cache_settle(cache, q);
+    }
     d->passes = wanted;
 }
 
@@ -144,6 +145,7 @@ static int most_drafts(const Decoder *d) {
 // The pass of the last token and `n` drafts behind it. A number that is not finite may be that of a
 // draft which the text does not take: then *alone, and there are no more drafts.
 static bool run_drafts(Decoder *d, int n, bool *alone, Error *error) {
+    _Static_assert(SPECULATION_MAX + 1 <= KV_RING_TENTATIVE, "the rings have no room for them");
     Model *m = d->model;
     Error problem = {0};
     bool wants[SPECULATION_MAX + 1];
@@ -267,12 +269,10 @@ const float *decoder_logits(const Decoder *d) {
 static bool can_rewind(const Decoder *d, int n) {
     const KvCache *cache = &d->model->cache;
     bool all = n == d->taken && !d->given; // the last token of the prompt too
-    int known = tokens_known(d) - n + all, wanted = known > 1 ? known - 1 : 0;
-    int length = kv_cache_length(cache, 0) - (d->passes + all - wanted);
-    // Without rows that are still tentative.
-    int held = tokens_known(d) > 1 ? tokens_known(d) - 1 : 0;
-    held = kv_cache_length(cache, 0) - (d->passes - held);
-    return d->text || !length || length >= kv_cache_lowest(cache, 0, held);
+    int now = tokens_known(d), then = now - n + all, begin = kv_cache_length(cache, 0) - d->passes;
+    int length = begin - all + (then > 1 ? then - 1 : 0);
+    int settled = begin + (now > 1 ? now - 1 : 0); // the rest of the cache is tentative
+    return d->text || !length || length >= kv_cache_lowest(cache, 0, settled);
 }
 
 // Where no token is left, the logits of the prompt are gone: its last token becomes the first one

@@ -44,8 +44,9 @@ int kv_cache_length(const KvCache *cache, int sequence);
 void kv_cache_reset(KvCache *cache, int sequence);                // length 0
 void kv_cache_truncate(KvCache *cache, int sequence, int length); // keeps the first `length`
 void kv_cache_write(KvCache *cache, int sequence, int position);  // length is now position + 1
-// The same of at most KV_RING_TENTATIVE rows, all but some of the first of which kv_cache_truncate
-// takes back before another is written; kv_cache_settle: those that are left stay.
+// Tentative rows, at most KV_RING_TENTATIVE in a row: each as kv_cache_write, but the rings keep
+// what a cut behind the rows before them needs. Then kv_cache_truncate takes back those that are
+// not wanted, and kv_cache_settle makes the others rows like any.
 void kv_cache_write_tentatively(KvCache *cache, int sequence, int position);
 void kv_cache_settle(KvCache *cache, int sequence);
 void kv_cache_copy(KvCache *cache, int to, int from); // `to` becomes equal to `from`

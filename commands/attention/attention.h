@@ -75,8 +75,7 @@ typedef struct HeadMatrix {
     int layer, head;     // a number, or one of the above
     const float *values; // (n, n): rows are queries, hidden keys are NaN
     char title[64];      // "layer 3, head 1"
-    bool some;           // of ALL_LAYERS: those up to the layer `last` alone
-    int last;
+    int joined;          // of ALL_LAYERS: only the first so many; 0: all of them
 } HeadMatrix;
 
 typedef struct AttentionReport {

@@ -66,8 +66,8 @@ bool attention_write_files(const AttentionReport *r, Error *error) {
 
 // Layers: "3", "all" or "0-3". A head: "5", or "mean", "rollout".
 static const char *layer_name(char text[16], const HeadMatrix *m) {
-    if (m->layer == ALL_LAYERS && !m->some) return "all";
-    snprintf(text, 16, m->some ? "0-%d" : "%d", m->some ? m->last : m->layer);
+    if (m->layer == ALL_LAYERS && !m->joined) return "all";
+    snprintf(text, 16, m->joined ? "0-%d" : "%d", m->joined ? m->joined - 1 : m->layer);
     return text;
 }
 
@@ -186,8 +186,8 @@ static const char *mean_text(char text[24], const char *format, double mean, con
 static void print_statistics(const Statistics *s, const char *format, const char *of_mean,
                              const char *none) {
     char layer[16], head[16], share[24], first[24];
-    output_print(format, layer_name(layer, s->matrix), head_name(head, s->matrix->head),
-                 s->entropy, mean_text(share, of_mean, s->share, none), s->largest, s->distance,
+    output_print(format, layer_name(layer, s->matrix), head_name(head, s->matrix->head), s->entropy,
+                 mean_text(share, of_mean, s->share, none), s->largest, s->distance,
                  mean_text(first, of_mean, s->first, none));
 }
 

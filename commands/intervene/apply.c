@@ -228,15 +228,16 @@ static bool change_any(const Interventions *all, uint32_t stages) {
     return false;
 }
 
+// Behind the last layer.
+enum { HEAD_STAGES = 1u << STAGE_FINAL_NORM | 1u << STAGE_UNCAPPED | 1u << STAGE_LOGITS };
+
 bool interventions_break_parts(const Interventions *all) {
-    const uint32_t stages = 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
-                            1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT |
-                            1u << STAGE_FINAL_NORM | 1u << STAGE_UNCAPPED | 1u << STAGE_LOGITS;
-    return change_any(all, stages);
+    return change_any(all, 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
+                               1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT | HEAD_STAGES);
 }
 
 bool interventions_check_lens(const Interventions *all, Error *error) {
-    return !change_any(all, 1u << STAGE_FINAL_NORM | 1u << STAGE_UNCAPPED | 1u << STAGE_LOGITS) ||
+    return !change_any(all, HEAD_STAGES) ||
            error_set(error, ERROR_USAGE,
                      "the lens reads every layer by the model's own final norm and head: leave out "
                      "changes of final_norm and of logits");

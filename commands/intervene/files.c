@@ -33,8 +33,7 @@ static bool take_rows(Change *c, const SafetensorsFile *file, const char *name, 
     if (!t) return error_set(error, ERROR_FILE, "has no tensor %s", name);
     if (!is_usable(t))
         return error_set(error, ERROR_FILE,
-                         "%s: wanted rows of F32, F16 or BF16, got %s of %u "
-                         "dimensions",
+                         "%s: wanted F32, F16 or BF16 of two or more dimensions, got %s of %u",
                          name, t->type->name, t->plan.n_dims);
     size_t count = (size_t)plan_elements(&t->plan);
     c->n_rows = (size_t)t->plan.shape[0];

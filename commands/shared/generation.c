@@ -343,7 +343,7 @@ static const char *why_no_drafts(const Generation *g) {
     if (g->drafts.beyond_draft) return "none, the text is beyond the draft model's context";
     if (g->drafts.declined) return "none was worth its time";
     if (g->session->options->draft) return "none, too few tokens were left to guess";
-    return "none, nothing that the text said before went on";
+    return "none, the text did not repeat itself";
 }
 
 static void print_drafts(const Generation *g) {

@@ -257,11 +257,10 @@ static size_t append(char label[LABEL_SIZE], size_t at, const char *bytes, size_
 // One label, NUL-terminated, of whole characters; "…" where it is cut.
 static void make_label(char label[LABEL_SIZE], const char *text, size_t length) {
     static const char CUT[] = "\u2026";
-    size_t at = 0, cut = 0, before = 0;
+    size_t at = 0, cut = 0;
     for (size_t i = 0; i < length;) {
         uint32_t c = 0;
-        size_t n = utf8_decode(text + i, length - i, &c);
-        before = at;
+        size_t n = utf8_decode(text + i, length - i, &c), before = at;
         if (n && c == ' ')
             at = append(label, at, "\u2423", 3);
         else if (n && c == '\n')

@@ -43,14 +43,20 @@ static bool same_piece(Tokenizer *a, Tokenizer *b, int32_t id, TextSpan pieces[2
            !memcmp(pieces[0].text, pieces[1].text, pieces[0].length);
 }
 
+static bool compare_sizes(const Session *draft, int other, int mine, Error *error) {
+    return mine == other ||
+           error_set(error, ERROR_USAGE,
+                     "--draft %s: its vocabulary has %d tokens, that of the model %d: a draft "
+                     "needs the same",
+                     checkpoint_path(draft->checkpoint), other, mine);
+}
+
+// Of models without tokenizers the size is all that is known.
 static bool compare_vocabularies(const Session *s, const Session *draft, Error *error) {
     Tokenizer *mine = s->tokenizer, *other = draft->tokenizer;
     const char *path = checkpoint_path(draft->checkpoint);
-    if (tokenizer_size(mine) != tokenizer_size(other))
-        return error_set(error, ERROR_USAGE,
-                         "--draft %s: its vocabulary has %d tokens, that of the model %d: a draft "
-                         "needs the same",
-                         path, tokenizer_size(other), tokenizer_size(mine));
+    if (!mine) return compare_sizes(draft, draft->config->vocab_size, s->config->vocab_size, error);
+    if (!compare_sizes(draft, tokenizer_size(other), tokenizer_size(mine), error)) return false;
     for (int32_t id = 0; id < tokenizer_size(mine); id++) {
         TextSpan pieces[2];
         char here[60], there[60];
@@ -63,16 +69,6 @@ static bool compare_vocabularies(const Session *s, const Session *draft, Error *
                          escape_bytes(here, sizeof here, pieces[0].text, pieces[0].length));
     }
     return true;
-}
-
-// Of models without tokenizers all that is known.
-static bool compare_sizes(const Session *s, const Session *draft, Error *error) {
-    int mine = s->config->vocab_size, other = draft->config->vocab_size;
-    return mine == other ||
-           error_set(error, ERROR_USAGE,
-                     "--draft %s: its vocabulary has %d tokens, that of the model %d: a draft "
-                     "needs the same",
-                     checkpoint_path(draft->checkpoint), other, mine);
 }
 
 // ---- opening ----
@@ -98,10 +94,11 @@ static bool open_draft(Drafting *d, const Session *s, Error *error) {
         o->tokenizer = s->options->tokenizer;
         good = session_open(&d->session, o, error);
     }
-    if (good && !s->tokenizer && !d->session.tokenizer) return compare_sizes(s, &d->session, error);
-    good = good && session_need_tokenizer(&d->session, error);
-    if (!good) return error_prefix(error, "--draft");
-    return session_need_tokenizer(s, error) && compare_vocabularies(s, &d->session, error);
+    bool none = good && !s->tokenizer && !d->session.tokenizer;
+    if (!good || (!none && !session_need_tokenizer(&d->session, error)))
+        return error_prefix(error, "--draft");
+    return (none || session_need_tokenizer(s, error)) &&
+           compare_vocabularies(s, &d->session, error);
 }
 
 // --speculate off beside --draft, too.

@@ -36,7 +36,7 @@ struct Speculation {
     double draft_seconds; // of a draft
     double reading;       // of a token that the draft has missed; 0: not measured
     double elapsed;       // in passes
-    double spent;         // of it and of drafting, in trials and reading
+    double spent;         // by the draft model, in trials and on the first reading
     int taken;            // tokens
     bool measured_row, is_trial;
     bool is_warm; // the draft model has had a pass: the first, from cold memory, says nothing
@@ -142,22 +142,27 @@ static int best_count(const Speculation *s, int most, double *gain) {
     return count;
 }
 
-// Whether a draft model may read what it has missed. How long that takes is known from a few
-// tokens. Where drafts pay: what is to be won back in as many tokens as there were so far. Else it
-// is part of a trial, and those have a share of the time.
-static bool can_read(Speculation *s, int behind, double gain, int trial) {
-    enum { WARM = 4, FIRST = 32, FEW = 32 };
+// Where a draft model has much to read, a few tokens tell how long that takes.
+static void measure_reading(Speculation *s) {
+    enum { WARM = 4, MEASURED = 32 };
+    int count = s->lookup.count;
+    DraftTime time;
+    if (!s->options.draft || s->options.fixed || s->reading > 0 || s->single <= 0) return;
+    if (draft_behind(&s->draft, count) <= MEASURED) return;
+    if (!s->is_warm) draft_read(&s->draft, s->lookup.text, count, WARM, &time);
+    s->is_warm = true;
+    draft_read(&s->draft, s->lookup.text, count, MEASURED, &time);
+    if (time.n_read) s->reading = time.reading / time.n_read;
+    s->spent += time.reading;
+}
+
+// Whether a draft model may read what it has missed. Where drafts pay: what they win back in as
+// many tokens as there were so far. Else it is part of a trial, and those have a share of the time.
+static bool can_read(const Speculation *s, double gain, int trial) {
+    enum { FEW = 32 };
     const double SHARE = 0.05;
-    if (!s->options.draft || !(behind || trial)) return true;
-    if (s->reading <= 0 && behind > FIRST) {
-        DraftTime time;
-        if (!s->is_warm) draft_read(&s->draft, s->lookup.text, s->lookup.count, WARM, &time);
-        s->is_warm = true;
-        draft_read(&s->draft, s->lookup.text, s->lookup.count, FIRST, &time);
-        if (time.n_read) s->reading = time.reading / time.n_read;
-        behind = draft_behind(&s->draft, s->lookup.count);
-    }
-    double seconds = behind * s->reading;
+    if (!s->options.draft) return true;
+    double seconds = s->reading * draft_behind(&s->draft, s->lookup.count);
     if (!trial) return seconds <= gain * (s->taken > FEW ? s->taken : FEW);
     return s->spent + seconds + trial * s->draft_seconds <= SHARE * s->elapsed;
 }
@@ -167,18 +172,20 @@ static bool can_read(Speculation *s, int behind, double gain, int trial) {
 static int choose_count(Speculation *s, int most) {
     enum { WITHOUT_FIRST = 8, WITHOUT_EVERY = 128 };
     if (s->options.fixed) return s->options.fixed < most ? s->options.fixed : most;
-    s->counts.declined += s->single <= 0;
-    if (s->single <= 0) return 0;
+    if (s->single <= 0) {
+        s->counts.declined++;
+        return 0;
+    }
     double gain;
-    int count = best_count(s, most, &gain), behind = draft_behind(&s->draft, s->lookup.count);
-    if (count && can_read(s, behind, gain, 0)) {
+    int count = best_count(s, most, &gain);
+    if (count && can_read(s, gain, 0)) {
         s->declined = 0;
         s->patience = FEWEST_DECLINED;
         return s->worthwhile++ % WITHOUT_EVERY == WITHOUT_FIRST ? 0 : count;
     }
     s->counts.declined++;
     count = most < TRIAL_DRAFTS ? most : TRIAL_DRAFTS;
-    if (++s->declined < s->patience || !can_read(s, behind, 0, count)) return 0;
+    if (++s->declined < s->patience || !can_read(s, 0, count)) return 0;
     s->declined = 0;
     s->is_trial = true;
     if (s->patience < MOST_DECLINED) s->patience *= 2;
@@ -201,6 +208,7 @@ static int look_up(Speculation *s, int most) {
 static int ask_draft(Speculation *s, const Sampler *sampler, int most) {
     s->is_trial = false;
     s->counts.beyond_draft = s->lookup.count > s->options.draft->options.context;
+    measure_reading(s);
     int count = choose_count(s, most);
     if (!count) return 0;
     DraftTime time;
