@@ -59,6 +59,27 @@ static uint32_t own_needs(const Automaton *m, Frame f) {
     return bytes_plus(nodes[n->b].shortest, bodies);
 }
 
+// With what it has of the frames below.
+static Frame know_below(const Automaton *m, Frame f, uint32_t index) {
+    bool counts_turns = f.node & FRAME_KINDS;
+    f.returned = NOT_KNOWN;
+    f.bottom = counts_turns ? f.node : 0;
+    f.turns = counts_turns ? f.count : 0;
+    f.base = index;
+    if (index == FRAME_BOTTOM || counts_turns) return f;
+    const Frame *below = &m->frames.at[f.below];
+    f.bottom = below->bottom;
+    f.turns = below->turns;
+    if (f.node == FRAME_UNION || m->grammar->nodes.at[f.node].kind == NODE_CALL)
+        f.base = below->base;
+    if (f.node != FRAME_UNION)
+        f.needs = bytes_plus(below->needs, own_needs(m, f));
+    else
+        f.needs =
+            below->needs < m->frames.at[f.count].needs ? below->needs : m->frames.at[f.count].needs;
+    return f;
+}
+
 bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
     size_t hash = hash_frame(m, f);
     for (size_t at = hash & (m->frame_buckets - 1); m->frame_table[at];
@@ -73,14 +94,8 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
         return false;
     for (uint32_t i = 1; grown && i < m->frames.count; i++)
         enter(m->frame_table, m->frame_buckets, hash_frame(m, m->frames.at[i]), i);
-    const Frame *below = m->frames.count ? &m->frames.at[f.below] : &f;
-    f.bottom = f.node & FRAME_KINDS ? f.node : below->bottom;
-    f.turns = f.node & FRAME_KINDS ? f.count : below->turns;
-    f.needs =
-        f.node & FRAME_KINDS || !m->frames.count ? 0 : bytes_plus(below->needs, own_needs(m, f));
-    f.returned = NOT_KNOWN;
     *index = (uint32_t)m->frames.count++;
-    m->frames.at[*index] = f;
+    m->frames.at[*index] = know_below(m, f, *index);
     enter(m->frame_table, m->frame_buckets, hash, *index);
     return true;
 }
@@ -270,6 +285,8 @@ static bool leave(Automaton *m, uint32_t frame, Error *error) {
         return begin_in(m, body, f, error);
     }
     if (f.node & FRAME_KINDS) return leave_open(m, f, error);
+    if (f.node == FRAME_UNION)
+        return add(m, NODE_THE_RETURN, f.count, error) && add(m, NODE_THE_RETURN, f.below, error);
     const Node *n = &m->grammar->nodes.at[f.node];
     if (n->kind == NODE_CALL) return add(m, n->b, f.below, error);
     if (f.count >= n->least && !add(m, n->b, f.below, error)) return false;
@@ -327,6 +344,7 @@ static bool check_stacks(const Automaton *m, Error *error) {
 static bool end_search(Automaton *m, uint32_t *state, Error *error) {
     while (m->todo.count)
         if (!follow(m, m->todo.at[--m->todo.count], error)) return false;
+    if (!automaton_share(m, m->found.at, &m->found.count, error)) return false;
     if (m->found.count > 1) qsort(m->found.at, m->found.count, sizeof *m->found.at, compare_places);
     return check_stacks(m, error) &&
            automaton_state(m, m->found.at, m->found.count, m->ends, state, error);

@@ -17,6 +17,9 @@
 //     FRAME_LEFT          what comes behind that COUNT node; it keeps the count. Where that ends, a
 //                         place of the RETURN node stays
 //
+// A frame of FRAME_UNION stands for two others, `count` and `below`, either of which the stack may
+// go on with (stacks.c).
+//
 // Frames and states are numbered, and equal ones have the same number: a stack is one number,
 // whatever its depth, and stacks share what is below them.
 #pragma once
@@ -31,11 +34,14 @@ enum { FRAME_BOTTOM = 0, STATE_DEAD = 0 };
 #define FRAME_EVER (1u << 29)
 #define FRAME_KINDS (7u << 29)
 #define FRAME_LEFT (UINT32_MAX - 1) // all of FRAME_KINDS
+#define FRAME_UNION NODE_THE_RETURN // of frames above the bottom
 
 typedef struct Frame {
     uint32_t node, count, below;
     uint32_t bottom; // `node` of the last frame above the bottom, if it is one of FRAME_KINDS; 0
     uint32_t turns;  // and its count
+    uint32_t base;   // the last frame, of those from this one down, that is neither of a CALL nor a
+                     // union: what all stacks of a union stand on
     uint32_t needs;  // the fewest bytes from where the frame is returned from to the text's end; of
                      // frames on one of FRAME_KINDS it says nothing
     uint32_t returned; // the state of automaton_return, once it was asked for; NOT_KNOWN
@@ -82,6 +88,13 @@ bool automaton_return(Automaton *automaton, uint32_t frame, uint32_t *state, Err
 bool automaton_state(Automaton *automaton, const uint64_t *places, size_t count, uint32_t ends,
                      uint32_t *state, Error *error);
 bool automaton_frame(Automaton *automaton, Frame frame, uint32_t *index, Error *error);
+
+// stacks.c: one place for those of a node whose stacks can be shared. The order is another. False:
+// exit code 5.
+bool automaton_share(Automaton *automaton, uint64_t *places, size_t *count, Error *error);
+
+// The bytes that may come where the stacks of a state have ended at the bottom, whatever is below.
+ByteSet automaton_follows(const Automaton *automaton, uint32_t state);
 
 // Finds the state behind a byte of this class, for automaton_move.
 bool automaton_find_move(Automaton *automaton, uint32_t state, uint8_t class, Error *error);

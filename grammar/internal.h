@@ -102,9 +102,14 @@ typedef struct Edge {
 
 enum { NODE_THE_RETURN = 0 }; // one is enough
 
+typedef struct ByteSet {
+    uint64_t bits[4];
+} ByteSet;
+
 struct Grammar {
     ARRAY(Node) nodes;
     ARRAY(Edge) edges;
+    ByteSet *follows;     // (n_nodes) bytes that may come behind the rule or body of each; owned
     uint32_t *starts;     // (n_rules) owned
     uint32_t start;       // of root
     uint8_t classes[256]; // bytes that no edge tells apart have the same number
@@ -127,6 +132,13 @@ bool grammar_add_edge(Grammar *grammar, uint8_t low, uint8_t high, uint32_t to, 
 // check.c: what the whole graph shows: which nodes are alive, left recursion. False: exit code
 // 3 or 5.
 bool grammar_check(Grammar *grammar, Parsed *parsed, Error *error);
+// follow.c. begins (n_nodes): the bytes that a node may begin with, updated until none changes;
+// then the Grammar's `follows`. False: exit code 5.
+bool byte_set_add(ByteSet *to, const ByteSet *from); // true: it has more than before
+ByteSet byte_set_common(const ByteSet *a, const ByteSet *b);
+int byte_set_take(ByteSet *set); // the least byte, which the set loses; -1: it is empty
+bool grammar_update_begins(const Grammar *grammar, size_t node, ByteSet *begins);
+bool grammar_find_follows(Grammar *grammar, const ByteSet *begins, Error *error);
 // shortest.c: `shortest` of all nodes.
 void grammar_find_shortest(Grammar *grammar);
 // Sums of bytes; NO_END from NO_END on.

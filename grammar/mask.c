@@ -26,7 +26,8 @@
 // Where much is below exits, more of the stack is taken: in "char*" with a rule `char` of its own
 // nearly every token returns from it, and stays in what is around it. Counters of two COUNT nodes
 // would be too many; there what goes on below the exits of one is asked once: a local of the tokens
-// that have left another local (LocalKey.parent).
+// that have left another local (LocalKey.parent). What is below few nodes is read by steps down the
+// stack (walk.c), whose states are known from other stacks.
 #include "grammar/masks.h"
 
 #include <stdlib.h>
@@ -34,7 +35,13 @@
 
 // The most nodes of the trie that are read behind exits. Else so many frames more are taken, or
 // locals behind locals: so many in a row and in a mask, and while there is memory.
-enum { MOST_READ = 400, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
+enum {
+    MOST_READ = 400,
+    MOST_FRAMES = 4,
+    MOST_DEPTH = 8,
+    MOST_BEHIND = 1024,
+    MOST_BYTES = 64 << 20
+};
 
 // Of the first attempt to find a mask by its parts, and of the last one that has a bound, in nodes
 // of the trie: some 2 and 17 ms.
@@ -180,6 +187,8 @@ static bool put_places(Automaton *m, const Ask *ask, Frame on, uint32_t *state, 
 
 static bool bottom_local(Masks *k, const Ask *ask, const Local **local, Error *error) {
     LocalKey key = {.parent = ask->parent, .turns = ask->turns};
+    if (key.parent != NOT_KNOWN && k->locals.at[key.parent]->n_parts == 1)
+        key.parent = k->locals.at[key.parent]->parts[0];
     return put_places(k->automaton, ask, (Frame){0}, &key.state, error) &&
            locals_find(k, key, local, error);
 }
@@ -300,7 +309,7 @@ static bool add_behind(Masks *k, const Part *part, uint32_t high, uint32_t state
     const Exits *e = &part->local->exits;
     bool all = !part->least && high == e->most_turns, good;
     size_t count, n = 0;
-    uint64_t *places = masks_places(k->automaton, state, &count, error);
+    uint64_t *places = exits_places(k, e, state, &count, error);
     Group *groups = places ? find_groups(k->automaton, places, count, &n, error) : NULL;
     Ask ask = {.parent = part->local->index, .turns = NOT_KNOWN, .depth = depth};
     good = groups;
@@ -320,8 +329,13 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
     if (high > l->exits.most_turns) high = l->exits.most_turns;
     if (part->below == FRAME_BOTTOM || !l->exits.count || low > high) return true;
     if (!automaton_return(k->automaton, part->below, &state, error)) return false;
-    size_t work = exits_work(k, l, low, high, state);
-    if (work > k->most_read && k->bytes < MOST_BYTES) {
+    size_t work;
+    if (!exits_work(k, l, low, high, state, &work, error)) return false;
+    bool done = !work;
+    if (!done && work <= k->most_read && !exits_descend(k, l, low, high, state, mask, &done, error))
+        return false;
+    if (done) return true;
+    if (k->bytes < MOST_BYTES) {
         Ask more = *ask;
         more.frames++;
         if (part->below == base_of(m, ask) && is_kind(m, part->below, NODE_CALL) &&
@@ -331,7 +345,7 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
         if (ask->depth < MOST_DEPTH && k->n_behind <= MOST_BEHIND)
             return add_behind(k, part, high, state, ask->depth + 1, mask, error);
     }
-    return !work || exits_walk(k, l, low, high, state, mask, error);
+    return exits_walk(k, l, low, high, state, mask, error);
 }
 
 bool masks_add_places(Masks *k, const uint64_t *places, size_t count, uint64_t *mask,
@@ -348,8 +362,9 @@ bool masks_ask_more(Masks *k, const uint64_t *places, size_t count, bool *more, 
     *more = true;
     if (!is_kind(k->automaton, base_of(k->automaton, &ask), NODE_CALL)) return true;
     if (!find_part(k, &ask, &part, error)) return false;
-    const Exits *e = &part.local->exits;
-    *more = e->count && e->at[e->count].before > k->most_read;
+    size_t work;
+    if (!exits_work(k, part.local, 0, UINT32_MAX, NOT_KNOWN, &work, error)) return false;
+    *more = work > k->most_read;
     return true;
 }
 
@@ -450,6 +465,9 @@ bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) 
     k->scratch = calloc(words, sizeof *k->scratch);
     k->all = calloc(words, sizeof *k->all);
     k->kept_states = malloc(k->n_kept * sizeof *k->kept_states);
+    k->node_bits = calloc(trie->n_nodes / 64 + 1, sizeof *k->node_bits);
+    k->walked = calloc(trie->n_nodes, sizeof *k->walked);
+    if (!k->node_bits || !k->walked) return no_memory(error);
     if (!k->path || !k->scratch || !k->all || !k->kept_states) return no_memory(error);
     memset(k->kept_states, 0xff, k->n_kept * sizeof *k->kept_states);
     for (size_t i = 0; i < trie->n_ids; i++)
@@ -464,8 +482,12 @@ void masks_free(Masks *k) {
     free(k->kept.at);
     free(k->kept_states);
     free(k->loops.at);
+    free(k->looks.at);
+    free(k->grounds.at);
     free(k->all);
     free(k->path);
     free(k->scratch);
+    free(k->node_bits);
+    free(k->walked);
     *k = (Masks){0};
 }

@@ -27,9 +27,11 @@ typedef struct Found { // one token may have several turns
 } Found;
 
 // scratch (mask_words(n_tokens)) zeroed, and so it is left. turn_sets_free takes a zeroed one; of
-// one mask: all its tokens have no turns. False: exit code 5.
+// one mask or list: none of its tokens has turns. False: exit code 5.
 bool turn_sets_init(TurnSets *sets, const Found *found, size_t count, size_t n_tokens,
                     uint64_t *scratch, Error *error);
+bool turn_sets_of_ids(TurnSets *sets, const uint32_t *ids, size_t count, size_t n_tokens,
+                      Error *error); // some of them twice
 bool turn_sets_of_mask(TurnSets *sets, const uint64_t *mask, size_t n_tokens, Error *error);
 void turn_sets_free(TurnSets *sets);
 size_t turn_sets_bytes(const TurnSets *sets, size_t n_tokens); // of memory, about
@@ -37,21 +39,33 @@ size_t turn_sets_bytes(const TurnSets *sets, size_t n_tokens); // of memory, abo
 // Adds the tokens of low .. high turns.
 void turn_sets_add(const TurnSets *sets, uint32_t low, uint32_t high, uint64_t *mask, size_t words);
 
-// ---- locals.c: what tokens do to the upper part of a stack, whatever is below it ----
+// ---- exits.c: where tokens go on below the upper part of a stack ----
 
 // A node of the trie before which that part of the stack has ended, inside tokens.
 typedef struct Exit {
     uint32_t node, turns;
-    size_t before; // nodes below the exits before this one
 } Exit;
 
 typedef struct Exits {
-    Exit *at;        // (count + 1) by byte, then by turns, then by node; owned; NULL: none
+    ByteSet bytes;
+    uint32_t *nodes; // (count) by byte, then by turns; owned; NULL: none
+    uint32_t *turns; // (count) of each; owned; NULL: none has any
     uint32_t *first; // (257) of each byte; owned
     uint64_t levels; // bit t: there are exits of t turns; the last bit: of so many or more
     uint32_t most_turns;
     size_t count;
 } Exits;
+
+// Exits in any order. False: exit code 5. exits_free takes a zeroed one.
+bool exits_sort(Exits *exits, const Trie *trie, const Exit *found, size_t count, Error *error);
+void exits_free(Exits *exits);
+size_t exits_bytes(const Exits *exits); // of memory
+
+// Those of a byte, of low .. high turns: nodes[*first] .. nodes[*end - 1].
+void exits_find(const Exits *exits, uint8_t byte, uint32_t low, uint32_t high, uint32_t *first,
+                uint32_t *end);
+
+// ---- locals.c: what tokens do to the upper part of a stack, whatever is below it ----
 
 // Which tokens are asked about: all, or those that have left a local at exits of so many turns,
 // or of any (NOT_KNOWN).
@@ -71,6 +85,8 @@ typedef struct Local {
     TurnSets stays;     // tokens that stay in the upper part, or end with it
     TurnSets leaves;    // on a FRAME_OPEN: tokens that leave its repetition, in place of `stays`
     Exits exits;
+    uint32_t *parts; // (n_parts) of one that joins others: those that were read and have exits,
+    size_t n_parts;  // whose exits are these; owned
 } Local;
 
 // A state of a walk, and the looping state that it is, or that it is inside of a character of.
@@ -79,6 +95,17 @@ typedef struct Step {
     uint32_t ever; // the same where turns are not counted
     uint32_t loop; // STATE_DEAD: none
 } Step;
+
+// A state's places of one frame, on the bottom in place of the frame: as states of their own, which
+// do not differ with the stack.
+typedef struct Ground {
+    uint32_t state, frame;
+} Ground;
+
+typedef struct Look {
+    ByteSet reads;     // bytes
+    uint32_t first, n; // of Masks.grounds; n 0: not known
+} Look;
 
 typedef struct Masks {
     Automaton *automaton; // borrowed, like the trie
@@ -90,28 +117,46 @@ typedef struct Masks {
     uint32_t *kept_states;  // (n_kept) of the masks that are kept, in a ring
     size_t n_kept, next_kept;
     ARRAY(uint64_t) loops; // state -> masks_loops; 0: not known
-    uint64_t *all;         // (words) every token with bytes
-    Step *path;            // (trie->depth + 1) along a walk
-    uint64_t *scratch;     // (words) zero
-    size_t bytes;          // of memory, about
-    size_t work;           // nodes of the trie that were read, and what takes as long as so many
-    size_t work_end;       // masks_work where parts of a mask are left out,
-    bool is_cut;           // and that some were
-    size_t n_behind;       // locals behind exits that the mask being found took
-    size_t n_asked;        // locals that were asked for the first time
-    size_t most_read;      // nodes behind exits that are read rather than kept as a local
-    size_t most_work;      // of the first attempt to find a mask by its parts
+    ARRAY(Look) looks;     // state -> what is read from it
+    ARRAY(Ground) grounds;
+    uint64_t *all;       // (words) every token with bytes
+    Step *path;          // (trie->depth + 1) along a walk
+    uint64_t *scratch;   // (words) zero
+    size_t bytes;        // of memory, about
+    size_t work;         // nodes of the trie that were read, and what takes as long as so many
+    size_t work_end;     // masks_work where parts of a mask are left out,
+    bool is_cut;         // and that some were
+    uint64_t *node_bits; // (n_nodes of the trie, in words) zero
+    uint64_t *walked;    // (n_nodes) the last walk behind a local << 32 | the state that it was in
+    uint32_t walk;       // the newest of them
+    size_t n_behind;     // locals behind exits that the mask being found took
+    int n_nested;        // locals being made of others
+    size_t n_asked;      // locals that were asked for the first time
+    size_t most_read;    // nodes behind exits that are read rather than kept as a local
+    size_t most_work;    // of the first attempt to find a mask by its parts
 } Masks;
 
-// False: exit code 3 (locals_find alone: it is too ambiguous), 5 or 130. *local is borrowed until
-// masks_free.
-bool locals_find(Masks *masks, LocalKey key, const Local **local, Error *error);
-void locals_free(Masks *masks);
+// ---- walk.c ----
 
-// The exits of low .. high turns, read from a state: about how many nodes that takes; the tokens
-// below them.
-size_t exits_work(const Masks *masks, const Local *local, uint32_t low, uint32_t high,
-                  uint32_t state);
+typedef struct Span { // of Trie.ids
+    uint32_t first, end;
+} Span;
+
+// What the tokens of a local do.
+typedef struct Reading {
+    bool stays;         // of a FRAME_STAY; else, where turns are counted, of a FRAME_OPEN
+    ARRAY(Found) found; // of these two, the tokens; else:
+    ARRAY(Span) spans;  // those that stay or end with it; in order where all are asked about
+    ARRAY(Exit) exits;  // in any order; without turns, none twice
+} Reading;
+
+// Whether the stacks of a state end at one of FRAME_KINDS; reads the tokens of a local. False: exit
+// code 3 (it is too ambiguous), 5 or 130. *reading is to be freed either way.
+bool walk_counts(const Masks *masks, uint32_t state);
+bool walk_local(Masks *masks, LocalKey key, Reading *reading, Error *error);
+void reading_free(Reading *reading);
+
+// Adds the tokens below the exits of low .. high turns, read from a state. False: as above.
 bool exits_walk(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
                 uint64_t *mask, Error *error);
 
@@ -119,6 +164,33 @@ bool exits_walk(Masks *masks, const Local *local, uint32_t low, uint32_t high, u
 // the trie; the rest of it stays. False: as above; 3 where it does not suffice, too.
 bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, size_t *work,
                 uint64_t *mask, Error *error);
+
+// ---- descend.c ----
+
+// False, or NULL: exit code 3, 5 or 130. What is read from a state; its Look.n is not known unless
+// `grounds`.
+bool masks_look(Masks *masks, uint32_t state, bool grounds, Look *look, Error *error);
+
+// *any: the state reads a byte that exits go on with; a copy of its places of the frames that do,
+// for free().
+bool exits_read(Masks *masks, const Exits *exits, uint32_t state, bool *any, Error *error);
+uint64_t *exits_places(Masks *masks, const Exits *exits, uint32_t state, size_t *count,
+                       Error *error);
+
+// Nodes below the exits of low .. high turns that are read from a state (NOT_KNOWN: from any):
+// about how many, and somewhat more than `most_read` where they are more; exits_walk by steps down
+// the stack, in which case *done may be false.
+bool exits_work(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
+                size_t *work, Error *error);
+bool exits_descend(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
+                   uint64_t *mask, bool *done, Error *error);
+
+// ---- locals.c ----
+
+// False: exit code 3 (locals_find alone: it is too ambiguous), 5 or 130. *local is borrowed until
+// masks_free.
+bool locals_find(Masks *masks, LocalKey key, const Local **local, Error *error);
+void locals_free(Masks *masks);
 
 // ---- mask.c ----
 

@@ -92,6 +92,7 @@ static bool copy_frames(const Automaton *from, Automaton *to, uint32_t *numbers,
         Frame f = from->frames.at[i];
         if (numbers[i] == NONE) continue; // not in use
         f.below = numbers[f.below];
+        if (f.node == FRAME_UNION) f.count = numbers[f.count];
         if (!automaton_frame(to, f, &numbers[i], error)) return false;
     }
     return true;
@@ -104,8 +105,13 @@ static uint32_t mark_frames(const Automaton *m, uint32_t state, uint32_t *number
     for (uint32_t i = 0; i < s->count; i++) {
         uint32_t frame = (uint32_t)(m->places.at[s->first + i] >> 32);
         if (frame > top) top = frame;
-        for (; frame != FRAME_BOTTOM && numbers[frame] == NONE; frame = m->frames.at[frame].below)
-            numbers[frame] = 0;
+        if (frame != FRAME_BOTTOM) numbers[frame] = 0;
+    }
+    for (uint32_t i = top; i > FRAME_BOTTOM; i--) {
+        const Frame *f = &m->frames.at[i];
+        if (numbers[i] == NONE) continue;
+        if (f->below != FRAME_BOTTOM) numbers[f->below] = 0;
+        if (f->node == FRAME_UNION && f->count != FRAME_BOTTOM) numbers[f->count] = 0;
     }
     return top;
 }

@@ -71,6 +71,7 @@ static bool keep_frames(Search *s, uint32_t frame, uint32_t origin, int kept, ui
     if (frame == FRAME_BOTTOM || !kept) return true;
     Frame f = m->frames.at[frame];
     const Node *n = &m->grammar->nodes.at[f.node];
+    if (f.node == FRAME_UNION) return true;
     if (n->kind == NODE_COUNT) f.count = n->least;
     return keep_frames(s, f.below, origin, kept - 1, &f.below) &&
            automaton_frame(m, f, out, s->error);

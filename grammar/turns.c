@@ -93,6 +93,12 @@ static bool set_of_tokens(TokenSet *set, const uint32_t *ids, size_t count, size
     return set->ids || set->mask || no_memory(error);
 }
 
+bool turn_sets_of_ids(TurnSets *sets, const uint32_t *ids, size_t count, size_t n_tokens,
+                      Error *error) {
+    *sets = (TurnSets){.n_levels = count > 0};
+    return set_of_tokens(&sets->all, ids, count, n_tokens, error);
+}
+
 // A counting sort of the tokens by their turns; ends (n_levels + 1): where the next level begins.
 static void sort_by_turns(const Found *found, size_t count, uint32_t n_levels, uint32_t *order,
                           size_t *ends) {

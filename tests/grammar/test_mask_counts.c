@@ -304,7 +304,7 @@ static bool check_mask(Masks *k, const Plain *p, const Words *w, uint32_t *state
 
 static void check_text(const Grammar *g, const Plain *p, int start, const Words *w, uint64_t seed,
                        const char *text, Seen *seen) {
-    static const size_t READ[] = {0, 5, 400}, WORK[] = {0, 4, 30, 200};
+    static const size_t READ[] = {0, 5, 400}, WORK[] = {0, 2, 20, 100};
     Automaton m;
     Masks k;
     Error error = {0};

@@ -260,25 +260,6 @@ Test(matcher, refuses_a_grammar_of_too_many_ways) {
     grammar_close(grammar);
 }
 
-// Each bracket may be closed in two ways, so there are 2^n stacks behind n of them.
-Test(matcher, refuses_a_text_on_too_many_stacks) {
-    Error error = {0};
-    Trie trie = empty_trie();
-    Grammar *grammar = parse("root ::= \"(\" root \")\" | \"(\" root \"]\" | \"x\"");
-    Matcher *matcher = open_matcher(grammar, &trie);
-    bool fits;
-    for (int i = 0; i < 10; i++)
-        CHECK(matcher_read(matcher, "(", 1, &fits, &error) && fits, "%s", error.message);
-    CHECK(!matcher_read(matcher, "(", 1, &fits, &error), "it was read");
-    CHECK_INT(error.code, ERROR_FILE);
-    CHECK(strstr(error.message, "more than 1024 stacks"), "%s", error.message);
-    CHECK(matcher_read(matcher, "x)])])])])]", 11, &fits, NULL) && fits, "the state is as before");
-    CHECK(matcher_complete(matcher), "not complete");
-    matcher_close(matcher);
-    trie_close(&trie);
-    grammar_close(grammar);
-}
-
 // Counters inside counters, whose bodies may all be empty: every count of each would be a stack.
 Test(matcher, refuses_counters_nested_without_end) {
     char text[1000] = "root ::= ";

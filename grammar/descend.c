@@ -1,0 +1,187 @@
+// What is read below exits: by which bytes, by which of a state's places, and, where it is little,
+// the tokens.
+#include "grammar/masks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Some nodes are read from several stacks: at most so many times most_read in all.
+enum { MOST_DESCENTS = 2 };
+
+// The bytes that a state reads, without finding the states behind them.
+static ByteSet find_bytes(const Automaton *m, uint32_t state) {
+    const Grammar *g = m->grammar;
+    const State *s = &m->states.at[state];
+    bool reads[256] = {false};
+    ByteSet set = {0};
+    for (uint32_t i = 0; i < s->count; i++) {
+        const Node *n = &g->nodes.at[(uint32_t)m->places.at[s->first + i]];
+        for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
+            memset(reads + e->low, true, (size_t)(e->high - e->low) + 1);
+    }
+    for (int byte = 0; byte < 256; byte++)
+        set.bits[byte / 64] |= (uint64_t)reads[byte] << byte % 64;
+    return set;
+}
+
+static bool find_grounds(Masks *k, uint32_t state, Look *look, Error *error) {
+    size_t count;
+    uint64_t *places = masks_places(k->automaton, state, &count, error);
+    bool good = places;
+    look->first = (uint32_t)k->grounds.count;
+    for (size_t i = 0, n; good && i < count; i += n) {
+        Ground ground = {.frame = (uint32_t)(places[i] >> 32)};
+        n = masks_same_frame(places + i, count - i);
+        good = masks_move(k->automaton, places + i, n, FRAME_BOTTOM, &ground.state, error) &&
+               ARRAY_ROOM(&k->grounds, error);
+        if (good) k->grounds.at[k->grounds.count++] = ground;
+    }
+    look->n = (uint32_t)k->grounds.count - look->first;
+    free(places);
+    return good;
+}
+
+bool masks_look(Masks *k, uint32_t state, bool grounds, Look *look, Error *error) {
+    while (k->looks.count <= state) {
+        if (!ARRAY_ROOM(&k->looks, error)) return false;
+        k->looks.at[k->looks.count++] = (Look){.first = NOT_KNOWN};
+    }
+    *look = k->looks.at[state];
+    if (look->first == NOT_KNOWN) {
+        look->reads = find_bytes(k->automaton, state);
+        look->first = 0;
+        k->looks.at[state] = *look;
+    }
+    if (!grounds || look->n) return true;
+    if (!find_grounds(k, state, look, error)) return false;
+    k->looks.at[state] = *look;
+    return true;
+}
+
+bool exits_read(Masks *k, const Exits *e, uint32_t state, bool *any, Error *error) {
+    Look look;
+    if (!masks_look(k, state, false, &look, error)) return false;
+    ByteSet bytes = byte_set_common(&look.reads, &e->bytes);
+    *any = byte_set_take(&bytes) >= 0;
+    return true;
+}
+
+uint64_t *exits_places(Masks *k, const Exits *e, uint32_t state, size_t *count, Error *error) {
+    Look look;
+    size_t all, from = 0;
+    if (!masks_look(k, state, true, &look, error)) return NULL;
+    uint64_t *places = masks_places(k->automaton, state, &all, error);
+    *count = 0;
+    for (uint32_t g = 0; places && g < look.n; g++) {
+        size_t n = masks_same_frame(places + from, all - from);
+        bool reads;
+        if (!exits_read(k, e, k->grounds.at[look.first + g].state, &reads, error)) {
+            free(places);
+            return NULL;
+        }
+        if (reads) memmove(places + *count, places + from, n * sizeof *places);
+        if (reads) *count += n;
+        from += n;
+    }
+    return places;
+}
+
+bool exits_work(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state, size_t *work,
+                Error *error) {
+    const TrieNode *nodes = k->trie->nodes;
+    const Exits *e = &l->exits;
+    ByteSet bytes = e->bytes;
+    Look look;
+    *work = 0;
+    if (state != NOT_KNOWN) {
+        if (!masks_look(k, state, false, &look, error)) return false;
+        bytes = byte_set_common(&look.reads, &bytes);
+    }
+    for (int byte; *work <= k->most_read && (byte = byte_set_take(&bytes)) >= 0;) {
+        uint32_t i, end;
+        exits_find(e, (uint8_t)byte, low, high, &i, &end);
+        for (; i < end && *work <= k->most_read; i++)
+            *work += nodes[e->nodes[i]].skip - e->nodes[i];
+    }
+    return true;
+}
+
+// ---- down a stack ----
+
+// Below few exits tokens are read from places on the bottom, and where those end in a token, from
+// where their frame is returned from. A text comes to ever new stacks, but not to ever new states
+// on the bottom.
+typedef struct Descent {
+    Masks *masks;
+    uint64_t *mask;
+    size_t n_read, most_read;
+    Error *error;
+} Descent;
+
+static bool descend(Descent *d, uint32_t state, uint32_t first, uint32_t end);
+
+static bool descend_from(Descent *d, Ground ground, uint32_t first, uint32_t end) {
+    Masks *k = d->masks;
+    const TrieNode *nodes = k->trie->nodes;
+    k->path[trie_depth(&nodes[first]) - 1].state = ground.state;
+    for (uint32_t i = first, to, below; i < end;) {
+        uint32_t depth = trie_depth(&nodes[i]), next = nodes[i].skip;
+        if (++d->n_read > d->most_read) return true;
+        if (!automaton_move(k->automaton, k->path[depth - 1].state, (uint8_t)nodes[i].place, &to,
+                            d->error))
+            return false;
+        if (to == STATE_DEAD) {
+            i = next;
+            continue;
+        }
+        for (uint32_t t = nodes[i].first; t < nodes[i + 1].first; t++)
+            d->mask[k->trie->ids[t] / 64] |= (uint64_t)1 << k->trie->ids[t] % 64;
+        if (i + 1 < next && ground.frame != FRAME_BOTTOM && k->automaton->states.at[to].ends &&
+            (!automaton_return(k->automaton, ground.frame, &below, d->error) ||
+             !descend(d, below, i + 1, next)))
+            return false;
+        k->path[depth].state = to;
+        i++;
+    }
+    return true;
+}
+
+static bool descend(Descent *d, uint32_t state, uint32_t first, uint32_t end) {
+    const TrieNode *nodes = d->masks->trie->nodes;
+    Look look, own;
+    if (!masks_look(d->masks, state, true, &look, d->error)) return false;
+    for (uint32_t g = 0; g < look.n; g++) {
+        Ground ground = d->masks->grounds.at[look.first + g];
+        if (!masks_look(d->masks, ground.state, false, &own, d->error)) return false;
+        for (uint32_t i = first; i < end; i = nodes[i].skip) {
+            uint8_t byte = (uint8_t)nodes[i].place;
+            if (own.reads.bits[byte / 64] >> byte % 64 & 1 &&
+                !descend_from(d, ground, i, nodes[i].skip))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool descend_exits(Descent *d, const Exits *e, uint32_t low, uint32_t high, uint32_t state) {
+    Look look;
+    if (!masks_look(d->masks, state, false, &look, d->error)) return false;
+    ByteSet bytes = byte_set_common(&look.reads, &e->bytes);
+    for (int byte; (byte = byte_set_take(&bytes)) >= 0;) {
+        uint32_t i, end;
+        for (exits_find(e, (uint8_t)byte, low, high, &i, &end); i < end; i++) {
+            uint32_t node = e->nodes[i];
+            if (!descend(d, state, node, d->masks->trie->nodes[node].skip)) return false;
+        }
+    }
+    return true;
+}
+
+bool exits_descend(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state,
+                   uint64_t *mask, bool *done, Error *error) {
+    Descent d = {k, mask, 0, MOST_DESCENTS * (k->most_read + 1), error};
+    bool good = descend_exits(&d, &l->exits, low, high, state);
+    *done = d.n_read <= d.most_read;
+    k->work += d.n_read;
+    return good;
+}
