@@ -137,6 +137,11 @@ def language(t, before, behind):
     return grammar, program
 
 
+def read(name):
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
+
+
 def gbnf(t):
     """(the grammar, a text of it)"""
     yield '[a-z ]{200,400} "."', t.words(400, 350) + "."
@@ -171,6 +176,8 @@ def inputs(t):
         "root ::= r0{2,5}\n" + "".join(rules) + "r40 ::= [a-z]{2,9}\n", nested_words(t, 6)
     yield "a language of statements and ten levels of expressions, white space behind each token", *language(t, False, True)
     yield "the same, white space before and behind each token", *language(t, True, True)
+    yield "C without its preprocessor, where a type may be any name (`tests/programs/grammars`)", \
+        *(read(f"grammars/c.{ending}") for ending in ("gbnf", "txt"))
 
 
 def row(title, output):
