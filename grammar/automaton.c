@@ -20,6 +20,12 @@ static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the states of a grammar");
 }
 
+static bool check_memory(const Automaton *m, Error *error) {
+    return automaton_bytes(m) <= LIMIT_GRAMMAR_MEMORY ||
+           error_set(error, ERROR_FILE, "the grammar is too ambiguous: a token needs %d MiB",
+                     LIMIT_GRAMMAR_MEMORY >> 20);
+}
+
 // ---- numbers of frames and states ----
 
 static size_t hash_frame(const Automaton *m, Frame f) {
@@ -88,6 +94,7 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
         const Frame *g = &m->frames.at[*index];
         if (g->node == f.node && g->count == f.count && g->below == f.below) return true;
     }
+    if (!check_memory(m, error)) return false;
     bool grown;
     if (!ARRAY_ROOM(&m->frames, error) ||
         !grow_table(&m->frame_table, &m->frame_buckets, m->frames.count, &grown, error))
@@ -128,9 +135,7 @@ bool automaton_state(Automaton *m, const uint64_t *places, size_t count, uint32_
             (!count || !memcmp(places_of(m, *state), places, count * sizeof *places)))
             return true;
     }
-    if (automaton_bytes(m) > LIMIT_GRAMMAR_MEMORY)
-        return error_set(error, ERROR_FILE, "the grammar is too ambiguous: a token needs %d MiB",
-                         LIMIT_GRAMMAR_MEMORY >> 20);
+    if (!check_memory(m, error)) return false;
     bool grown;
     if (!ARRAY_ROOM(&m->states, error) || !room_for_moves(m, error) ||
         !grow_table(&m->state_table, &m->state_buckets, m->states.count, &grown, error))
@@ -199,8 +204,8 @@ static bool is_new(Automaton *m, uint64_t place, bool *new, Error *error) {
     return true;
 }
 
-// A place to go on from. Of nodes whose end cannot be reached there is none.
-static bool add(Automaton *m, uint32_t node, uint32_t frame, Error *error) {
+// Of nodes whose end cannot be reached there is none.
+bool automaton_add(Automaton *m, uint32_t node, uint32_t frame, Error *error) {
     bool new;
     if (!m->grammar->nodes.at[node].alive) return true;
     if (!is_new(m, place_of(frame, node), &new, error)) return false;
@@ -245,7 +250,7 @@ static bool begin_in(Automaton *m, uint32_t body, Frame f, Error *error) {
         if (!is_least(m, f, &least, error)) return false;
         if (!least) return true;
     }
-    return automaton_frame(m, f, &frame, error) && add(m, body, frame, error);
+    return automaton_frame(m, f, &frame, error) && automaton_add(m, body, frame, error);
 }
 
 // The body of a COUNT node for the count-th time. Without an upper bound counts end at the lower
@@ -261,7 +266,8 @@ static bool leave_open(Automaton *m, Frame f, Error *error) {
     const Node *n = &m->grammar->nodes.at[f.node & ~FRAME_KINDS];
     Frame above = {.node = FRAME_LEFT, .count = f.count, .below = FRAME_BOTTOM};
     uint32_t left;
-    if (!automaton_frame(m, above, &left, error) || !add(m, n->b, left, error)) return false;
+    if (!automaton_frame(m, above, &left, error) || !automaton_add(m, n->b, left, error))
+        return false;
     f.count += f.node & FRAME_OPEN ? 1 : 0;
     return begin_in(m, n->a, f, error);
 }
@@ -286,10 +292,11 @@ static bool leave(Automaton *m, uint32_t frame, Error *error) {
     }
     if (f.node & FRAME_KINDS) return leave_open(m, f, error);
     if (f.node == FRAME_UNION)
-        return add(m, NODE_THE_RETURN, f.count, error) && add(m, NODE_THE_RETURN, f.below, error);
+        return automaton_add(m, NODE_THE_RETURN, f.count, error) &&
+               automaton_add(m, NODE_THE_RETURN, f.below, error);
     const Node *n = &m->grammar->nodes.at[f.node];
-    if (n->kind == NODE_CALL) return add(m, n->b, f.below, error);
-    if (f.count >= n->least && !add(m, n->b, f.below, error)) return false;
+    if (n->kind == NODE_CALL) return automaton_add(m, n->b, f.below, error);
+    if (f.count >= n->least && !automaton_add(m, n->b, f.below, error)) return false;
     return f.count >= n->most || begin_body(m, f.node, f.count + 1, f.below, error);
 }
 
@@ -299,7 +306,7 @@ static bool call(Automaton *m, uint32_t index, uint32_t frame, Error *error) {
     if (n->b != NODE_THE_RETURN &&
         !automaton_frame(m, (Frame){.node = index, .below = frame}, &above, error))
         return false;
-    return add(m, m->grammar->starts[n->a], above, error);
+    return automaton_add(m, m->grammar->starts[n->a], above, error);
 }
 
 static bool follow(Automaton *m, uint64_t place, Error *error) {
@@ -308,10 +315,11 @@ static bool follow(Automaton *m, uint64_t place, Error *error) {
     m->n_followed++;
     switch (n->kind) {
     case NODE_RETURN: return leave(m, frame, error);
-    case NODE_SPLIT: return add(m, n->a, frame, error) && add(m, n->b, frame, error);
+    case NODE_SPLIT:
+        return automaton_add(m, n->a, frame, error) && automaton_add(m, n->b, frame, error);
     case NODE_CALL: return call(m, index, frame, error);
     case NODE_COUNT:
-        return (n->least || add(m, n->b, frame, error)) &&
+        return (n->least || automaton_add(m, n->b, frame, error)) &&
                (!n->most || begin_body(m, index, 1, frame, error));
     default: return keep_place(m, place, error);
     }
@@ -322,8 +330,7 @@ static int compare_places(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Between begin_search and end_search: `add` of what the state begins with.
-static bool begin_search(Automaton *m, Error *error) {
+bool automaton_begin_search(Automaton *m, Error *error) {
     m->todo.count = m->found.count = m->counted.count = m->n_seen = 0;
     m->ends = 0;
     if (!++m->stamp) { // the stamps of 2^32 searches are used up
@@ -333,7 +340,8 @@ static bool begin_search(Automaton *m, Error *error) {
     return not_stopped(m->stop, error);
 }
 
-// Each stack is looked at by itself, and ways that part in every step double them.
+// Each stack is looked at by itself, and those of repetitions, which are not shared, may double at
+// every byte.
 static bool check_stacks(const Automaton *m, Error *error) {
     int stacks = 0;
     for (size_t i = 0; i < m->found.count; i++)
@@ -351,14 +359,14 @@ static bool end_search(Automaton *m, uint32_t *state, Error *error) {
 }
 
 bool automaton_start(Automaton *m, uint32_t *state, Error *error) {
-    return begin_search(m, error) && add(m, m->grammar->start, FRAME_BOTTOM, error) &&
-           end_search(m, state, error);
+    return automaton_begin_search(m, error) &&
+           automaton_add(m, m->grammar->start, FRAME_BOTTOM, error) && end_search(m, state, error);
 }
 
 bool automaton_return(Automaton *m, uint32_t frame, uint32_t *state, Error *error) {
     *state = m->frames.at[frame].returned;
     if (*state != NOT_KNOWN) return true;
-    if (!begin_search(m, error) || !add(m, NODE_THE_RETURN, frame, error) ||
+    if (!automaton_begin_search(m, error) || !automaton_add(m, NODE_THE_RETURN, frame, error) ||
         !end_search(m, state, error))
         return false;
     m->frames.at[frame].returned = *state;
@@ -370,12 +378,13 @@ bool automaton_find_move(Automaton *m, uint32_t from, uint8_t class, Error *erro
     uint8_t byte = m->byte_of[class];
     State s = m->states.at[from];
     uint32_t to;
-    if (!begin_search(m, error)) return false;
+    if (!automaton_begin_search(m, error)) return false;
     for (uint32_t i = 0; i < s.count; i++) {
         uint64_t place = m->places.at[s.first + i];
         const Node *n = &g->nodes.at[(uint32_t)place];
         for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
-            if (e->low <= byte && byte <= e->high && !add(m, e->to, (uint32_t)(place >> 32), error))
+            if (e->low <= byte && byte <= e->high &&
+                !automaton_add(m, e->to, (uint32_t)(place >> 32), error))
                 return false;
     }
     if (!end_search(m, &to, error)) return false;
@@ -414,6 +423,7 @@ void automaton_free(Automaton *m) {
     free(m->state_table);
     free(m->todo.at);
     free(m->found.at);
+    free(m->members.at);
     free(m->counted.at);
     free(m->seen);
     free(m->stamps);

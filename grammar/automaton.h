@@ -40,8 +40,8 @@ typedef struct Frame {
     uint32_t node, count, below;
     uint32_t bottom; // `node` of the last frame above the bottom, if it is one of FRAME_KINDS; 0
     uint32_t turns;  // and its count
-    uint32_t base;   // the last frame, of those from this one down, that is neither of a CALL nor a
-                     // union: what all stacks of a union stand on
+    uint32_t base;   // the first frame, from this one down, that is neither of a CALL nor a union:
+                     // what all stacks of a union stand on
     uint32_t needs;  // the fewest bytes from where the frame is returned from to the text's end; of
                      // frames on one of FRAME_KINDS it says nothing
     uint32_t returned; // the state of automaton_return, once it was asked for; NOT_KNOWN
@@ -53,6 +53,10 @@ typedef struct State {
     uint32_t turns;        // the fewest of a place that is not on a FRAME_LEFT; NOT_KNOWN: none is
     uint32_t n_left;       // places that are
 } State;
+
+typedef struct Member { // a frame that a node is on, not a union
+    uint32_t node, base, frame;
+} Member;
 
 typedef struct Automaton {
     const Grammar *grammar; // borrowed
@@ -68,9 +72,10 @@ typedef struct Automaton {
     uint8_t byte_of[256]; // one of each class
     // of the state that is being found
     ARRAY(uint64_t) todo, found;
-    ARRAY(Frame) counted; // bodies that may be empty: the least count so far
-    uint64_t *seen;       // (seen_size) open addressing
-    uint32_t *stamps;     // (seen_size) the search that it belongs to
+    ARRAY(Member) members; // of its places
+    ARRAY(Frame) counted;  // bodies that may be empty: the least count so far
+    uint64_t *seen;        // (seen_size) open addressing
+    uint32_t *stamps;      // (seen_size) the search that it belongs to
     size_t seen_size, n_seen;
     uint32_t stamp, ends;
     size_t n_followed; // places, in all
@@ -89,12 +94,17 @@ bool automaton_state(Automaton *automaton, const uint64_t *places, size_t count,
                      uint32_t *state, Error *error);
 bool automaton_frame(Automaton *automaton, Frame frame, uint32_t *index, Error *error);
 
+// Of the search for a state: it begins; a place to go on from, where it is new. False: as above.
+bool automaton_begin_search(Automaton *automaton, Error *error);
+bool automaton_add(Automaton *automaton, uint32_t node, uint32_t frame, Error *error);
+
 // stacks.c: one place for those of a node whose stacks can be shared. The order is another. False:
-// exit code 5.
+// exit code 3 or 5.
 bool automaton_share(Automaton *automaton, uint64_t *places, size_t *count, Error *error);
 
 // The bytes that may come where the stacks of a state have ended at the bottom, whatever is below.
-ByteSet automaton_follows(const Automaton *automaton, uint32_t state);
+// False: exit code 3, 5 or 130.
+bool automaton_follows(Automaton *automaton, uint32_t state, ByteSet *set, Error *error);
 
 // Finds the state behind a byte of this class, for automaton_move.
 bool automaton_find_move(Automaton *automaton, uint32_t state, uint8_t class, Error *error);

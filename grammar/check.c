@@ -219,6 +219,8 @@ static bool check_recursion(Grammar *g, Parsed *parsed, Error *error) {
 bool grammar_check(Grammar *g, Parsed *parsed, Error *error) {
     ByteSet *begins = calloc(g->nodes.count, sizeof *begins);
     bool good = begins || error_set(error, ERROR_MEMORY, "no memory for a grammar");
+    for (size_t i = 0; good && i < g->nodes.count; i++)
+        begins[i] = grammar_bytes_of(g, &g->nodes.at[i]);
     good = good && find_properties(g, begins, error) && check_recursion(g, parsed, error) &&
            grammar_find_follows(g, begins, error);
     free(begins);

@@ -34,7 +34,9 @@ static bool find_grounds(Masks *k, uint32_t state, Look *look, Error *error) {
         n = masks_same_frame(places + i, count - i);
         good = masks_move(k->automaton, places + i, n, FRAME_BOTTOM, &ground.state, error) &&
                ARRAY_ROOM(&k->grounds, error);
-        if (good) k->grounds.at[k->grounds.count++] = ground;
+        if (!good) break;
+        k->bytes += sizeof ground;
+        k->grounds.at[k->grounds.count++] = ground;
     }
     look->n = (uint32_t)k->grounds.count - look->first;
     free(places);
@@ -44,6 +46,7 @@ static bool find_grounds(Masks *k, uint32_t state, Look *look, Error *error) {
 bool masks_look(Masks *k, uint32_t state, bool grounds, Look *look, Error *error) {
     while (k->looks.count <= state) {
         if (!ARRAY_ROOM(&k->looks, error)) return false;
+        k->bytes += sizeof *k->looks.at;
         k->looks.at[k->looks.count++] = (Look){.first = NOT_KNOWN};
     }
     *look = k->looks.at[state];

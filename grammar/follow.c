@@ -32,25 +32,23 @@ int byte_set_take(ByteSet *set) {
     return -1;
 }
 
-// What a node begins with; what those that it leads to begin with is known.
+ByteSet grammar_bytes_of(const Grammar *g, const Node *n) {
+    ByteSet set = {0};
+    if (n->kind != NODE_BYTES) return set;
+    for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
+        for (int byte = e->low; byte <= e->high; byte++)
+            set.bits[byte / 64] |= (uint64_t)1 << byte % 64;
+    return set;
+}
+
 bool grammar_update_begins(const Grammar *g, size_t node, ByteSet *begins) {
     const Node *n = &g->nodes.at[node];
-    ByteSet set = begins[node];
-    const Node *first = NULL; // what comes before n->b
-    switch (n->kind) {
-    case NODE_RETURN: return false;
-    case NODE_BYTES:
-        for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
-            for (int byte = e->low; byte <= e->high; byte++)
-                set.bits[byte / 64] |= (uint64_t)1 << byte % 64;
-        return byte_set_add(&begins[node], &set);
-    case NODE_CALL: first = &g->nodes.at[g->starts[n->a]]; break;
-    default: first = &g->nodes.at[n->a]; break;
-    }
-    bool passes = n->kind == NODE_SPLIT || first->empty || (n->kind == NODE_COUNT && !n->least);
-    byte_set_add(&set, &begins[first - g->nodes.at]);
-    if (passes) byte_set_add(&set, &begins[n->b]);
-    return byte_set_add(&begins[node], &set);
+    if (n->kind == NODE_RETURN || n->kind == NODE_BYTES) return false;
+    uint32_t first = n->kind == NODE_CALL ? g->starts[n->a] : n->a; // what comes before n->b
+    bool passes =
+        n->kind == NODE_SPLIT || g->nodes.at[first].empty || (n->kind == NODE_COUNT && !n->least);
+    bool changed = byte_set_add(&begins[node], &begins[first]);
+    return (passes && byte_set_add(&begins[node], &begins[n->b])) || changed;
 }
 
 typedef struct Follows {

@@ -132,11 +132,13 @@ bool grammar_add_edge(Grammar *grammar, uint8_t low, uint8_t high, uint32_t to, 
 // check.c: what the whole graph shows: which nodes are alive, left recursion. False: exit code
 // 3 or 5.
 bool grammar_check(Grammar *grammar, Parsed *parsed, Error *error);
-// follow.c. begins (n_nodes): the bytes that a node may begin with, updated until none changes;
-// then the Grammar's `follows`. False: exit code 5.
+// follow.c. begins (n_nodes): the bytes that a node may begin with: at first those of a BYTES node,
+// then updated from what the others lead to until none changes; then the Grammar's `follows`.
+// False: exit code 5.
 bool byte_set_add(ByteSet *to, const ByteSet *from); // true: it has more than before
 ByteSet byte_set_common(const ByteSet *a, const ByteSet *b);
 int byte_set_take(ByteSet *set); // the least byte, which the set loses; -1: it is empty
+ByteSet grammar_bytes_of(const Grammar *grammar, const Node *node);
 bool grammar_update_begins(const Grammar *grammar, size_t node, ByteSet *begins);
 bool grammar_find_follows(Grammar *grammar, const ByteSet *begins, Error *error);
 // shortest.c: `shortest` of all nodes.

@@ -32,6 +32,7 @@ static void gathered_free(Gathered *g) {
 }
 
 static bool add_tokens(Masks *k, Gathered *g, const uint32_t *ids, size_t count, Error *error) {
+    k->work += count / 8;
     for (size_t i = 0; i < count; i++)
         k->scratch[ids[i] / 64] |= (uint64_t)1 << ids[i] % 64;
     for (size_t i = 0; i < count && !g->many; i++) {
@@ -74,19 +75,22 @@ static bool add_spans(Masks *k, Gathered *g, const Reading *r, bool ordered, Err
     return true;
 }
 
-static bool has_all_below(const Trie *t, uint32_t node, const uint64_t *tokens) {
-    uint32_t i = t->nodes[node].first, end = t->nodes[t->nodes[node].skip].first;
-    while (i < end && tokens[t->ids[i] / 64] >> t->ids[i] % 64 & 1)
+// Of all tokens below a node, whether masks->scratch has them.
+static bool has_all_below(Masks *k, uint32_t node) {
+    const Trie *t = k->trie;
+    uint32_t first = t->nodes[node].first, end = t->nodes[t->nodes[node].skip].first, i = first;
+    while (i < end && k->scratch[t->ids[i] / 64] >> t->ids[i] % 64 & 1)
         i++;
+    k->work += (i - first) / 8;
     return i == end;
 }
 
 // Exits whose tokens may all come anyway are left out: in a text that a name or two may make up,
 // nearly all of them.
-static bool keep_exits(const Masks *k, Local *l, Exit *exits, size_t count, Error *error) {
+static bool keep_exits(Masks *k, Local *l, Exit *exits, size_t count, Error *error) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
-        if (!has_all_below(k->trie, exits[i].node, k->scratch)) exits[kept++] = exits[i];
+        if (!has_all_below(k, exits[i].node)) exits[kept++] = exits[i];
     return exits_sort(&l->exits, k->trie, exits, kept, error);
 }
 
@@ -132,6 +136,7 @@ static bool read_local(Masks *k, Local *l, Error *error) {
 // ---- of several ----
 
 static bool add_exits(Masks *k, Gathered *g, const Exits *e, Error *error) {
+    k->work += e->count / 4;
     for (size_t i = 0; i < e->count; i++) {
         uint32_t node = e->nodes[i];
         if (k->node_bits[node / 64] >> node % 64 & 1) continue;
@@ -143,9 +148,10 @@ static bool add_exits(Masks *k, Gathered *g, const Exits *e, Error *error) {
 }
 
 // Those that have exits, each once.
-static bool add_parts(Gathered *g, const Local *l, Error *error) {
+static bool add_parts(Masks *k, Gathered *g, const Local *l, Error *error) {
     for (size_t i = 0; i < (l->parts ? l->n_parts : l->exits.count > 0); i++) {
         uint32_t part = l->parts ? l->parts[i] : l->index;
+        k->work += 1 + g->parts.count / 8;
         size_t at = 0;
         while (at < g->parts.count && g->parts.at[at] != part)
             at++;
@@ -164,7 +170,9 @@ typedef struct Members {
 
 static bool add_member(Masks *k, Members *all, LocalKey key, Error *error) {
     const Local *member;
-    if (!locals_find(k, key, &member, error) || !ARRAY_ROOM(&all->at, error)) return false;
+    if (!locals_find(k, key, &member, error)) return false;
+    if (!member) return true;
+    if (!ARRAY_ROOM(&all->at, error)) return false;
     all->at.at[all->at.count++] = member;
     return true;
 }
@@ -174,7 +182,7 @@ static bool add_places(Masks *k, Members *all, LocalKey key, Error *error) {
     size_t count;
     uint64_t *places = masks_places(k->automaton, key.state, &count, error);
     bool good = places;
-    for (size_t i = 0; good && i < count; i++)
+    for (size_t i = 0; good && !k->is_cut && i < count; i++)
         good = automaton_state(k->automaton, &places[i], 1, 0, &key.state, error) &&
                add_member(k, all, key, error);
     free(places);
@@ -193,6 +201,7 @@ static bool add_below(Masks *k, Members *all, LocalKey key, Error *error) {
     if (!automaton_state(m, &place, 1, 0, &key.state, error) || !add_member(k, all, key, error) ||
         !automaton_return(m, frame, &returned, error))
         return false;
+    if (k->is_cut) return true;
     const Local *alone = all->at.at[0];
     LocalKey behind = {.parent = alone->index, .turns = NOT_KNOWN, .state = returned};
     all->exits = m->states.at[returned].ends;
@@ -202,7 +211,7 @@ static bool add_below(Masks *k, Members *all, LocalKey key, Error *error) {
 // Behind each part of the parent.
 static bool add_behind(Masks *k, Members *all, LocalKey key, Error *error) {
     const Local *parent = k->locals.at[key.parent];
-    for (size_t i = 0; i < parent->n_parts; i++) {
+    for (size_t i = 0; !k->is_cut && i < parent->n_parts; i++) {
         key.parent = parent->parts[i];
         if (!add_member(k, all, key, error)) return false;
     }
@@ -213,7 +222,7 @@ static bool gather(Masks *k, Gathered *g, const Members *all, Error *error) {
     bool good = true;
     for (size_t i = 0; good && i < all->at.count; i++)
         good = add_set(k, g, &all->at.at[i]->stays, error) &&
-               ((!i && !all->exits) || add_parts(g, all->at.at[i], error));
+               ((!i && !all->exits) || add_parts(k, g, all->at.at[i], error));
     for (size_t i = 0; good && i < g->parts.count; i++)
         good = add_exits(k, g, &k->locals.at[g->parts.at[i]]->exits, error);
     for (size_t i = 0; i < g->exits.count; i++)
@@ -223,25 +232,30 @@ static bool gather(Masks *k, Gathered *g, const Members *all, Error *error) {
 
 typedef bool Joining(Masks *masks, Members *all, LocalKey key, Error *error);
 
-// NULL: it is to be read. What counts is read with its counts.
+// NULL: it is to be read. What counts is read with its counts. Joins of joins may be as many as
+// there are ways down a stack, so there are none where their work or memory has no other bound.
 static Joining *joining_of(const Masks *k, LocalKey key) {
     const Automaton *m = k->automaton;
     const State *s = &m->states.at[key.state];
-    if (walk_counts(k, key.state) || !s->count || k->n_nested > MOST_NESTED) return NULL;
+    if (walk_counts(k, key.state) || !s->count || k->n_nested > MOST_NESTED || !masks_may_join(k))
+        return NULL;
     if (s->count > 1) return add_places;
     if (key.parent != NOT_KNOWN && k->locals.at[key.parent]->n_parts) return add_behind;
     uint32_t frame = top_frame(m, key.state);
     return frame != FRAME_BOTTOM && m->frames.at[frame].base == FRAME_BOTTOM ? add_below : NULL;
 }
 
+// Where the work is over before all members are found it is empty, and not to be kept.
 static bool join_local(Masks *k, Local *l, Joining *joining, Error *error) {
     Members all = {.exits = true};
     Gathered g = {0};
     k->n_nested++;
     bool good = joining(k, &all, l->key, error);
     k->n_nested--;
-    good = good && gather(k, &g, &all, error);
-    good = keep_gathered(k, l, &g, good, g.exits.at, g.exits.count, error);
+    if (!k->is_cut) {
+        good = good && gather(k, &g, &all, error);
+        good = keep_gathered(k, l, &g, good, g.exits.at, g.exits.count, error);
+    }
     l->parts = g.parts.at;
     l->n_parts = g.parts.count;
     g.parts.at = NULL;
@@ -260,6 +274,7 @@ static void local_clear(Local *l) {
 }
 
 static bool find_local(Masks *k, Local *l, Error *error) {
+    if (!not_stopped(k->automaton->stop, error)) return false;
     if (k->bytes > LIMIT_GRAMMAR_MEMORY)
         return error_set(error, ERROR_FILE, "the grammar is too ambiguous: a token needs %d MiB",
                          LIMIT_GRAMMAR_MEMORY >> 20);
@@ -319,23 +334,26 @@ bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
         if (!reads) return true;
     }
     if (!room_for_local(k, error)) return false;
+    *local = NULL;
     for (size_t at = hash_local(k, key) & (k->local_buckets - 1); k->local_table[at];
          at = (at + 1) & (k->local_buckets - 1)) {
         Local *l = k->locals.at[k->local_table[at] - 1];
-        *local = l;
         if (l->key.parent == key.parent && l->key.turns == key.turns && l->key.state == key.state) {
+            *local = l;
             k->n_asked += !l->was_asked;
             l->was_asked = true;
             return check_ambiguous(l, error);
         }
     }
+    if (k->n_nested && masks_work(k) > k->work_end) k->is_cut = true;
+    if (k->is_cut) return true;
     Local *new = malloc(sizeof *new);
     if (!new) return no_memory(error);
     *new = (Local){.key = key, .was_asked = true};
     Error cause = {0};
     bool good = find_local(k, new, &cause), room = false;
     new->too_ambiguous = !good &&cause.code == ERROR_FILE;
-    if (good || new->too_ambiguous)
+    if ((good || new->too_ambiguous) && !k->is_cut)
         room = ARRAY_ROOM(&k->locals, &cause) && room_for_local(k, &cause); // others came
     if (room) {
         new->index = (uint32_t)k->locals.count;
@@ -347,7 +365,7 @@ bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
         local_clear(new);
         free(new);
     }
-    return (good && room) || error_copy(error, &cause);
+    return (good && (room || k->is_cut)) || error_copy(error, &cause);
 }
 
 void locals_free(Masks *k) {

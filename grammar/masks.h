@@ -68,9 +68,8 @@ void exits_find(const Exits *exits, uint8_t byte, uint32_t low, uint32_t high, u
 // ---- locals.c: what tokens do to the upper part of a stack, whatever is below it ----
 
 // Which tokens are asked about: all, or those that have left a local at exits of so many turns,
-// or of any (NOT_KNOWN).
-// And from where: a state whose stacks end at the bottom, or at one
-// of FRAME_KINDS.
+// or of any (NOT_KNOWN). And from where: a state whose stacks end at the bottom, or at one of
+// FRAME_KINDS.
 typedef struct LocalKey {
     uint32_t parent, turns; // NOT_KNOWN, 0: all tokens
     uint32_t state;
@@ -126,6 +125,8 @@ typedef struct Masks {
     size_t work;         // nodes of the trie that were read, and what takes as long as so many
     size_t work_end;     // masks_work where parts of a mask are left out,
     bool is_cut;         // and that some were
+    bool is_last;        // of the attempts to find a mask
+    size_t refuse_end;   // masks_work where the grammar is too ambiguous
     uint64_t *node_bits; // (n_nodes of the trie, in words) zero
     uint64_t *walked;    // (n_nodes) the last walk behind a local << 32 | the state that it was in
     uint32_t walk;       // the newest of them
@@ -187,10 +188,28 @@ bool exits_descend(Masks *masks, const Local *local, uint32_t low, uint32_t high
 
 // ---- locals.c ----
 
-// False: exit code 3 (locals_find alone: it is too ambiguous), 5 or 130. *local is borrowed until
-// masks_free.
+// False: exit code 3 (it is too ambiguous), 5 or 130. *local is borrowed until masks_free; NULL:
+// the work is over, and masks->is_cut.
 bool locals_find(Masks *masks, LocalKey key, const Local **local, Error *error);
 void locals_free(Masks *masks);
+
+// ---- parts.c ----
+
+// What was done so far, as Masks.work: a place that is followed takes as long as a few nodes.
+// Whether locals may be joined.
+#define WORK_OF_PLACE 4
+size_t masks_work(const Masks *masks);
+bool masks_may_join(const Masks *masks);
+
+// Adds the tokens that may come behind places, in order; but see work_end. And behind those of one
+// frame. False: exit code 3, 5 or 130.
+bool masks_add_parts(Masks *masks, const uint64_t *places, size_t count, uint64_t *mask,
+                     Error *error);
+bool masks_add_places(Masks *masks, const uint64_t *places, size_t count, uint64_t *mask,
+                      Error *error);
+
+// *more: of such places more of the stack than the frame may be asked about.
+bool masks_ask_more(Masks *masks, const uint64_t *places, size_t count, bool *more, Error *error);
 
 // ---- mask.c ----
 
@@ -201,22 +220,10 @@ void masks_free(Masks *masks);
 // Borrowed until the next call. NULL: exit code 3, 5 or 130.
 const uint64_t *masks_of(Masks *masks, uint32_t state, Error *error);
 
-// What was done so far, as Masks.work: a place that is followed takes as long as a few nodes.
-#define WORK_OF_PLACE 4
-size_t masks_work(const Masks *masks);
-
-// Adds the tokens that may come behind places of one frame; but see work_end. False: exit code 3, 5
-// or 130.
-bool masks_add_places(Masks *masks, const uint64_t *places, size_t count, uint64_t *mask,
-                      Error *error);
-
-// The same of places of any frames, by reading the tokens from all at once; where those lead to too
-// many stacks, from half of them. *work as for masks_walk.
+// Adds the tokens that may come behind places, by reading them from all at once; where those lead
+// to too many stacks, from half of them. *work as for masks_walk.
 bool masks_read_places(Masks *masks, const uint64_t *places, size_t count, size_t *work,
                        uint64_t *mask, Error *error);
-
-// *more: of such places more of the stack than the frame may be asked about.
-bool masks_ask_more(Masks *masks, const uint64_t *places, size_t count, bool *more, Error *error);
 
 // A copy of a state's places, for free(), since they move as states are added; how many of them
 // are on the frame of the first; the state of the same places on another frame.

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is kept beyond this is thrown away before the next token, and found again.
+// What is kept beyond this, or beyond twice the state alone, is thrown away before the next token,
+// and found again.
 enum { KEPT_BYTES = 96 << 20 };
 
 struct Matcher {
@@ -17,6 +18,7 @@ struct Matcher {
     Masks masks;
     Shortest shortest;
     uint32_t state;
+    size_t kept_bytes;
 };
 
 Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error) {
@@ -28,6 +30,7 @@ Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop,
     m->grammar = grammar;
     m->trie = trie;
     m->stop = stop;
+    m->kept_bytes = KEPT_BYTES;
     m->shortest = shortest_of(&m->automaton, trie);
     if (automaton_open(&m->automaton, grammar, stop, error) &&
         masks_open(&m->masks, &m->automaton, trie, error) && matcher_reset(m, error))
@@ -161,11 +164,13 @@ static bool start_over(Matcher *m, Error *error) {
     m->shortest = shortest_of(&m->automaton, m->trie);
     m->automaton = new;
     m->state = state;
+    size_t alone = automaton_bytes(&new);
+    m->kept_bytes = 2 * alone > KEPT_BYTES ? 2 * alone : KEPT_BYTES;
     return masks_open(&m->masks, &m->automaton, m->trie, error);
 }
 
 const uint64_t *matcher_mask(Matcher *m, Error *error) {
-    if (automaton_bytes(&m->automaton) + m->masks.bytes > KEPT_BYTES && !start_over(m, error))
+    if (automaton_bytes(&m->automaton) + m->masks.bytes > m->kept_bytes && !start_over(m, error))
         return NULL;
     return masks_of(&m->masks, m->state, error);
 }

@@ -17,6 +17,9 @@
 // few.
 enum { MOST_WORK = 3 << 22, WORK_OF_MOVE = 8 };
 
+// Bytes: half of what a matcher keeps.
+enum { MOST_PREPARED = 48 << 20 };
+
 enum { KEPT_FRAMES = 3 };
 
 // A state whose frames end at the bottom, where those of `origin` go on.
@@ -37,7 +40,8 @@ typedef struct Search {
 } Search;
 
 static bool is_over(const Search *s) {
-    return masks_work(s->masks) > s->end;
+    return masks_work(s->masks) > s->end ||
+           s->masks->bytes + automaton_bytes(s->masks->automaton) > MOST_PREPARED;
 }
 
 static bool is_known(Search *s, uint32_t state, bool *known) {
@@ -182,6 +186,8 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     bool good = (s.returned && s.mask) ||
                 error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
     k->work_end = s.end = masks_work(k) + MOST_WORK;
+    k->is_cut = k->is_last = false;
+    k->refuse_end = 2 * s.end;
     good = good && add_sets(&s, start, FRAME_BOTTOM);
     size_t first = 0, again = 0;
     while (good && !is_over(&s) && (first < s.todo.count || again < s.again.count))

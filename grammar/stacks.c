@@ -1,130 +1,93 @@
-// Stacks that differ further down share what is on top of them. Where a grammar reads a text in
-// several ways, each of them has a stack of its own, and in C every bracket is one of a call, of an
-// expression or of a cast, so that they would double with every bracket. So the places of one node
-// become one, on a frame that stands for several:
+// Where a grammar reads a text in several ways, each of them has a stack of its own, and in C every
+// bracket is one of a call, of an expression or of a cast, so that the stacks would double with
+// every bracket. So the places of one node become one, on a frame that stands for several:
 //
-//     node | x | y | ..        becomes        node | x | UNION | y | ..
-//     node | x | z | ..                                        | z | ..
+//     node | x | ..        becomes        node | UNION | x | ..
+//     node | y | ..                                    | y | ..
 //
-// It is the graph-structured stack of Tomita (Efficient Parsing for Natural Language, 1986), as
-// pairs of frames: equal sets have the same number, like equal frames.
+// and what comes on top of it is there once. It is the graph-structured stack of Tomita (Efficient
+// Parsing for Natural Language, 1986). A union is a pair of frames, one of which may be a union,
+// and equal ones have the same number, like all frames.
 #include "grammar/automaton.h"
 
 #include <stdlib.h>
 
-// The stacks that one frame stands for; frames in a row that two stacks share; frames that those of
-// a node are compared with. What is more stays apart.
-enum { MOST_MEMBERS = 256, MOST_SHARED = 64, MOST_COMPARED = 8 };
-
-typedef struct Members {
-    uint32_t at[MOST_MEMBERS]; // frames that are no unions, from the highest number down
-    size_t count;
-} Members;
+// Frames that one stands for. More become several places.
+enum { MOST_MEMBERS = 32 };
 
 static bool is_union(const Automaton *m, uint32_t frame) {
     return frame != FRAME_BOTTOM && m->frames.at[frame].node == FRAME_UNION;
 }
 
-static bool same_top(const Automaton *m, uint32_t a, uint32_t b) {
-    const Frame *f = &m->frames.at[a], *g = &m->frames.at[b];
-    return f->node != FRAME_UNION && !(f->node & FRAME_KINDS) && f->node == g->node &&
-           f->count == g->count;
+static int compare(uint32_t a, uint32_t b) {
+    return (a > b) - (a < b);
 }
 
-static bool unite(Automaton *m, uint32_t a, uint32_t b, int shared, uint32_t *both, bool *united,
-                  Error *error);
-
-// The same top on what both stand on.
-static bool unite_below(Automaton *m, uint32_t a, uint32_t b, int shared, uint32_t *both,
-                        bool *united, Error *error) {
-    Frame f = m->frames.at[a];
-    *united = false;
-    return !shared ||
-           (unite(m, f.below, m->frames.at[b].below, shared - 1, &f.below, united, error) &&
-            (!*united || automaton_frame(m, f, both, error)));
+static int compare_members(const void *left, const void *right) {
+    const Member *a = left, *b = right;
+    int order = compare(a->node, b->node);
+    if (!order) order = compare(a->base, b->base);
+    return order ? order : compare(a->frame, b->frame);
 }
 
-static bool insert(Members *all, uint32_t frame) {
-    size_t at = 0;
-    while (at < all->count && all->at[at] > frame)
-        at++;
-    if (at < all->count && all->at[at] == frame) return true;
-    if (all->count == MOST_MEMBERS) return false;
-    for (size_t i = all->count++; i > at; i--)
-        all->at[i] = all->at[i - 1];
-    all->at[at] = frame;
+static bool add_member(Automaton *m, uint32_t node, uint32_t frame, Error *error) {
+    if (!ARRAY_ROOM(&m->members, error)) return false;
+    m->members.at[m->members.count++] = (Member){node, m->frames.at[frame].base, frame};
     return true;
 }
 
-static bool add_member(Automaton *m, Members *all, uint32_t frame, int shared, bool *fits,
-                       Error *error) {
-    uint32_t both;
-    bool united = false;
-    for (size_t i = 0; i < all->count && !united; i++) {
-        if (all->at[i] == frame || !same_top(m, all->at[i], frame)) continue;
-        if (!unite_below(m, all->at[i], frame, shared, &both, &united, error)) return false;
-        if (!united) continue;
-        frame = both;
-        for (all->count--; i < all->count; i++)
-            all->at[i] = all->at[i + 1];
+static bool add_members(Automaton *m, uint64_t place, Error *error) {
+    uint32_t node = (uint32_t)place, frame = (uint32_t)(place >> 32);
+    for (; is_union(m, frame); frame = m->frames.at[frame].below)
+        if (!add_member(m, node, m->frames.at[frame].count, error)) return false;
+    return add_member(m, node, frame, error);
+}
+
+// In order, without doubles.
+static void sort_members(Automaton *m) {
+    Member *all = m->members.at;
+    size_t kept = 0;
+    if (m->members.count > 1) qsort(all, m->members.count, sizeof *all, compare_members);
+    for (size_t i = 0; i < m->members.count; i++)
+        if (!kept || compare_members(&all[i], &all[kept - 1])) all[kept++] = all[i];
+    m->members.count = kept;
+}
+
+// How many of the first become one. What counts turns or repetitions is below all stacks of a
+// union, and is the same one; and what ends has no stack to share.
+static size_t count_united(const Member *members, size_t count) {
+    size_t n = 1, most = members->node == NODE_THE_RETURN ? 1 : MOST_MEMBERS;
+    while (n < count && n < most && members[n].node == members->node &&
+           members[n].base == members->base)
+        n++;
+    return n;
+}
+
+// The frame that stands for these. The newest is on top, and what is below it is that of the text
+// before.
+static bool unite(Automaton *m, const Member *members, size_t n, uint32_t *frame, Error *error) {
+    *frame = members->frame;
+    for (size_t i = 1; i < n; i++) {
+        Frame f = {.node = FRAME_UNION, .count = members[i].frame, .below = *frame};
+        if (!automaton_frame(m, f, frame, error)) return false;
     }
-    *fits = insert(all, frame);
     return true;
-}
-
-static bool add_members(Automaton *m, Members *all, uint32_t frame, int shared, bool *fits,
-                        Error *error) {
-    for (*fits = true; *fits && is_union(m, frame); frame = m->frames.at[frame].below)
-        if (!add_member(m, all, m->frames.at[frame].count, shared, fits, error)) return false;
-    return !*fits || add_member(m, all, frame, shared, fits, error);
-}
-
-// *united false: they stay apart. What counts turns or repetitions is below all stacks of a union,
-// and is the same one.
-static bool unite(Automaton *m, uint32_t a, uint32_t b, int shared, uint32_t *both, bool *united,
-                  Error *error) {
-    *both = a;
-    *united = a == b;
-    if (*united) return true;
-    if (m->frames.at[a].base != m->frames.at[b].base)
-        return !same_top(m, a, b) || unite_below(m, a, b, shared, both, united, error);
-    Members all = {.count = 0};
-    if (!add_members(m, &all, a, shared, united, error) ||
-        (*united && !add_members(m, &all, b, shared, united, error)))
-        return false;
-    if (!*united) return true;
-    *both = all.at[all.count - 1];
-    for (size_t i = all.count - 1; i-- > 0;)
-        if (!automaton_frame(m, (Frame){.node = FRAME_UNION, .count = all.at[i], .below = *both},
-                             both, error))
-            return false;
-    return true;
-}
-
-static int compare_nodes(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    x = x << 32 | x >> 32;
-    y = y << 32 | y >> 32;
-    return (x > y) - (x < y);
 }
 
 bool automaton_share(Automaton *m, uint64_t *places, size_t *count, Error *error) {
-    size_t kept = 0, first = 0; // of the same node
-    if (*count > 1) qsort(places, *count, sizeof *places, compare_nodes);
-    for (size_t i = 0; i < *count; i++) {
-        uint32_t node = (uint32_t)places[i], both;
-        bool united = false;
-        if (kept && (uint32_t)places[kept - 1] != node) first = kept;
-        size_t from = kept - first > MOST_COMPARED ? kept - MOST_COMPARED : first;
-        for (size_t k = from; k < kept && !united && node != NODE_THE_RETURN; k++) {
-            if (!unite(m, (uint32_t)(places[k] >> 32), (uint32_t)(places[i] >> 32), MOST_SHARED,
-                       &both, &united, error))
-                return false;
-            if (united) places[k] = (uint64_t)both << 32 | node;
-        }
-        if (!united) places[kept++] = places[i];
+    m->members.count = 0;
+    for (size_t i = 0; i < *count; i++)
+        if (!add_members(m, places[i], error)) return false;
+    m->n_followed += m->members.count - *count;
+    sort_members(m);
+    *count = 0;
+    for (size_t i = 0, n; i < m->members.count; i += n) {
+        const Member *first = m->members.at + i;
+        uint32_t frame;
+        n = count_united(first, m->members.count - i);
+        if (!unite(m, first, n, &frame, error)) return false;
+        places[(*count)++] = (uint64_t)frame << 32 | first->node;
     }
-    *count = kept;
     return true;
 }
 
@@ -132,28 +95,35 @@ bool automaton_share(Automaton *m, uint64_t *places, size_t *count, Error *error
 
 // Of what stands on the bottom: a frame, or a place.
 static void add_follows(const Automaton *m, uint32_t frame, ByteSet *set) {
-    const Node *nodes = m->grammar->nodes.at;
-    for (; is_union(m, frame); frame = m->frames.at[frame].below)
-        add_follows(m, m->frames.at[frame].count, set);
-    if (frame == FRAME_BOTTOM) return;
-    Frame f = m->frames.at[frame];
-    if (f.below != FRAME_BOTTOM)
-        add_follows(m, f.below, set);
-    else if (f.node != FRAME_LEFT && f.node & FRAME_OPEN)
-        byte_set_add(set, &m->grammar->follows[nodes[f.node & ~FRAME_KINDS].b]);
-    else if (!(f.node & FRAME_KINDS))
-        byte_set_add(set, &m->grammar->follows[f.node]);
+    const Grammar *g = m->grammar;
+    uint32_t node = m->frames.at[frame].node;
+    if (node != FRAME_LEFT && node & FRAME_OPEN)
+        byte_set_add(set, &g->follows[g->nodes.at[node & ~FRAME_KINDS].b]);
+    else if (!(node & FRAME_KINDS))
+        byte_set_add(set, &g->follows[node]);
 }
 
-ByteSet automaton_follows(const Automaton *m, uint32_t state) {
+static bool add_frame(Automaton *m, uint32_t frame, Error *error) {
+    if (frame == FRAME_BOTTOM) return true;
+    return automaton_add(m, NODE_THE_RETURN, frame, error);
+}
+
+// Each frame once: the ways down a stack of unions are many.
+bool automaton_follows(Automaton *m, uint32_t state, ByteSet *set, Error *error) {
     const State *s = &m->states.at[state];
-    ByteSet set = {0};
+    *set = (ByteSet){0};
+    if (!automaton_begin_search(m, error)) return false;
     for (uint32_t i = 0; i < s->count; i++) {
         uint64_t place = m->places.at[s->first + i];
-        if (place >> 32 == FRAME_BOTTOM)
-            byte_set_add(&set, &m->grammar->follows[(uint32_t)place]);
-        else
-            add_follows(m, (uint32_t)(place >> 32), &set);
+        if (place >> 32 == FRAME_BOTTOM) byte_set_add(set, &m->grammar->follows[(uint32_t)place]);
+        if (!add_frame(m, (uint32_t)(place >> 32), error)) return false;
     }
-    return set;
+    while (m->todo.count) {
+        uint32_t frame = (uint32_t)(m->todo.at[--m->todo.count] >> 32);
+        const Frame *f = &m->frames.at[frame];
+        if (f->node == FRAME_UNION && !add_frame(m, f->count, error)) return false;
+        if (f->node != FRAME_UNION && f->below == FRAME_BOTTOM) add_follows(m, frame, set);
+        if (!add_frame(m, f->below, error)) return false;
+    }
+    return true;
 }

@@ -41,8 +41,8 @@ typedef struct Walk {
     uint32_t looping; // the newest state that a byte has led back to; STATE_DEAD
     uint64_t loops;   // by which kinds of characters
     size_t followed;  // places of the automaton before it
-    size_t most_work; // where it is of no Local
-    size_t n_read;    // nodes of the trie
+    size_t most_work;
+    size_t n_read; // nodes of the trie
     Error *error;
 } Walk;
 
@@ -86,7 +86,7 @@ static size_t work_of(const Walk *w) {
 static bool check_work(const Walk *w) {
     bool counts = w->stays || w->opens;
     return (counts ? w->automaton->n_followed - w->followed < MOST_FOLLOWED
-                   : w->masks || work_of(w) <= w->most_work) ||
+                   : work_of(w) <= w->most_work) ||
            error_set(w->error, ERROR_FILE, "the grammar is too ambiguous %s",
                      counts ? "without bounds" : "to read its tokens");
 }
@@ -159,7 +159,10 @@ static bool know_loops(Walk *w, uint32_t state, uint64_t *loops) {
     }
     *loops = k->loops.at[state];
     if (*loops) return true;
-    if (!masks_loops(w->automaton, state, loops, w->error)) return false;
+    Error cause = {0};
+    *loops = LOOPS_KNOWN; // what is too ambiguous is read
+    if (!masks_loops(w->automaton, state, loops, &cause) && cause.code != ERROR_FILE)
+        return error_copy(w->error, &cause);
     *loops = k->loops.at[state] = without_left(w->automaton, state, *loops);
     return true;
 }
@@ -252,13 +255,19 @@ static bool walk_exits(Walk *w, Masks *k, const Exits *e, uint32_t low, uint32_t
     return true;
 }
 
+static size_t work_left(const Masks *k) {
+    size_t done = masks_work(k);
+    return done < k->refuse_end ? k->refuse_end - done : 0;
+}
+
 bool exits_walk(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state,
                 uint64_t *mask, Error *error) {
     Walk w = {.automaton = k->automaton,
               .trie = k->trie,
               .path = k->path,
               .mask = mask,
-              .most_work = SIZE_MAX,
+              .followed = k->automaton->n_followed,
+              .most_work = work_left(k),
               .error = error};
     bool good = walk_exits(&w, k, &l->exits, low, high, state);
     k->work += w.n_read;
@@ -297,12 +306,15 @@ bool walk_local(Masks *k, LocalKey key, Reading *out, Error *error) {
               .out = {.stays = bottom & FRAME_STAY},
               .opens = bottom & FRAME_OPEN,
               .kept = bottom ? NULL : k->node_bits,
-              .follows = automaton_follows(k->automaton, key.state),
               .ever = key.ever,
               .followed = k->automaton->n_followed,
+              .most_work = work_left(k),
               .error = error};
-    bool good = key.parent == NOT_KNOWN ? walk(&w, key.state, 1, (uint32_t)k->trie->n_nodes)
-                                        : walk_behind(&w, key);
+    bool good = automaton_follows(k->automaton, key.state, &w.follows, error);
+    if (key.parent == NOT_KNOWN)
+        good = good && walk(&w, key.state, 1, (uint32_t)k->trie->n_nodes);
+    else
+        good = good && walk_behind(&w, key);
     for (size_t i = 0; w.kept && i < w.out.exits.count; i++)
         w.kept[w.out.exits.at[i].node / 64] = 0;
     k->work += w.n_read + w.out.found.count + 2 * w.out.exits.count; // to keep one takes longer
