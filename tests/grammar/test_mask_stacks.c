@@ -316,3 +316,123 @@ Test(mask_stacks, of_brackets_that_close_in_two_ways) {
     automaton_free(&m);
     grammar_close(g);
 }
+
+// ---- bounds ----
+
+// Runs of one byte, up to so many: tokens that go deep down a stack.
+enum { MOST_RUN = 60 };
+
+typedef struct Runs {
+    TextSpan tokens[6 * MOST_RUN];
+    char bytes[6][MOST_RUN];
+    Trie trie;
+} Runs;
+
+static void make_runs(Runs *runs) {
+    for (int i = 0; i < 6; i++) {
+        memset(runs->bytes[i], " =-(ax"[i], MOST_RUN);
+        for (int length = 1; length <= MOST_RUN; length++)
+            runs->tokens[i * MOST_RUN + length - 1] = (TextSpan){runs->bytes[i], (size_t)length};
+    }
+    CHECK(trie_open(&runs->trie, runs->tokens, 6 * MOST_RUN, NULL), "no trie");
+}
+
+// Every mask of this text, which is that of reading all tokens. Returns the most work of one.
+static size_t check_bounds(const Runs *runs, const char *grammar, const char *text, int times,
+                           Masks *k, Automaton *m) {
+    Error error = {0};
+    Grammar *g = grammar_parse(grammar, strlen(grammar), &error);
+    uint32_t state;
+    uint64_t slow[6 * MOST_RUN / 64 + 1];
+    size_t words = mask_words(6 * MOST_RUN), length = strlen(text);
+    CHECK(g && automaton_open(m, g, NULL, &error) && masks_open(k, m, &runs->trie, &error), "%s",
+          error.message);
+    CHECK(automaton_start(m, &state, &error) && masks_prepare(k, state, &error), "%s",
+          error.message);
+    size_t work = 0;
+    for (int i = 0; i < times; i++) {
+        size_t before = masks_work(k), unbounded = SIZE_MAX;
+        const uint64_t *mask = masks_of(k, state, &error);
+        CHECK(mask, "%.40s: %s", grammar, error.message);
+        if (masks_work(k) - before > work) work = masks_work(k) - before;
+        memset(slow, 0, sizeof slow);
+        CHECK(masks_walk(m, &runs->trie, state, &unbounded, slow, &error), "%s", error.message);
+        CHECK(!memcmp(mask, slow, words * sizeof *slow), "%.40s: byte %d", grammar, i);
+        uint8_t byte = (uint8_t)text[(size_t)i % length];
+        CHECK(automaton_move(m, state, byte, &state, &error) && state != STATE_DEAD, "%s",
+              error.message);
+    }
+    grammar_close(g);
+    return work;
+}
+
+static void free_both(Masks *k, Automaton *m) {
+    masks_free(k);
+    automaton_free(m);
+}
+
+// Names that may end at every byte, and begin one in the other: as many ways as there are numbers.
+Test(mask_stacks, take_frames_in_proportion_to_the_text) {
+    static const char *const GRAMMARS[] = {
+        "root ::= e\ne ::= [a-z] | \"-\" e | e2 e\ne2 ::= [a-z] e? | \"(\" e \")\"",
+        "root ::= s\ns ::= \"a\" s s | \"b\" s | \"a\"",
+        "root ::= s\ns ::= \"a\" | \"a\" s s | \"a\" s s s",
+        "root ::= s\ns ::= \"a\" s s | [a-z] | [a-y] s \"!\" s | \"a\"",
+    };
+    static Runs runs;
+    make_runs(&runs);
+    for (size_t i = 0; i < sizeof GRAMMARS / sizeof *GRAMMARS; i++) {
+        Masks k;
+        Automaton m;
+        size_t work = check_bounds(&runs, GRAMMARS[i], "a", 90, &k, &m);
+        printf("%zu frames, %zu states, at most %zu of work\n", m.frames.count, m.states.count,
+               work);
+        CHECK(m.frames.count < 90000 && work < 1 << 20, "%s: %zu frames, %zu of work", GRAMMARS[i],
+              m.frames.count, work);
+        free_both(&k, &m);
+    }
+    trie_close(&runs.trie);
+}
+
+// Down a stack of such rules there are 2^60 ways. Joins end where their work or memory does.
+Test(mask_stacks, take_bounded_memory) {
+    static Runs runs;
+    Buffer text = {0};
+    Masks k;
+    Automaton m;
+    make_runs(&runs);
+    buffer_print(&text, "root ::= y c0\ny ::= \" \" | \"(\" y \")\"\n");
+    for (int i = 0; i < 60; i++)
+        buffer_print(&text, "c%d ::= c%d ([ =] | [ -]) | \"(\" c%d \")\"\n", i, i + 1, i);
+    buffer_print(&text, "c60 ::= \" \" | \"(\" c60 \")\"%c", 0);
+    check_bounds(&runs, (const char *)text.bytes, " ((((", 5, &k, &m);
+    printf("%zu bytes of masks, %zu of states\n", k.bytes, automaton_bytes(&m));
+    CHECK(k.bytes < 80 << 20 && automaton_bytes(&m) < 250 << 20, "%zu and %zu bytes", k.bytes,
+          automaton_bytes(&m));
+    free_both(&k, &m);
+    buffer_free(&text);
+    trie_close(&runs.trie);
+}
+
+Test(mask_stacks, stop_when_they_are_told_to) {
+    static const char GRAMMAR[] = "root ::= \"(\" root \")\" | \"(\" root \"]\" | [a-z]+";
+    static Runs runs;
+    make_runs(&runs);
+    int stop = 0;
+    uint32_t state;
+    Error error = {0};
+    Automaton m;
+    Masks k;
+    Grammar *g = grammar_parse(GRAMMAR, strlen(GRAMMAR), &error);
+    CHECK(g && automaton_open(&m, g, &stop, &error) && masks_open(&k, &m, &runs.trie, &error));
+    CHECK(automaton_start(&m, &state, &error) && automaton_move(&m, state, '(', &state, &error));
+    stop = 1;
+    CHECK(!masks_of(&k, state, &error), "a mask");
+    CHECK_INT(error.code, ERROR_INTERRUPTED);
+    stop = 0;
+    error = (Error){0};
+    CHECK(masks_of(&k, state, &error), "%s", error.message);
+    free_both(&k, &m);
+    grammar_close(g);
+    trie_close(&runs.trie);
+}
