@@ -1,5 +1,6 @@
 // selftest as a user calls it: files of every container and family, its output, its errors.
 #include "base/error.h"
+#include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
 
@@ -210,6 +211,24 @@ Test(selftest_golden, public_file_has_them_from_its_path) {
 }
 
 // A text that a full disk ended is no other text.
+// Its texts have to fit: with the name of the file that is too small.
+Test(selftest_golden, refuses_a_model_of_too_short_a_context) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_u32(file, "llama.context_length", 40);
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("short.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    TestRun r = program("selftest|--golden|%s", path);
+    check_status(&r, ERROR_FILE);
+    CHECK(strstr(r.err,
+                 test_text("%s: a context of 40 is too short: prompt 3 and its text have ", path)),
+          "%s", r.err);
+    test_run_free(&r);
+}
+
 Test(selftest_golden, full_output_is_no_verdict) {
     need_builtin();
     TestRun r = program_shell("$RUN selftest --golden > /dev/full");

@@ -248,3 +248,28 @@ Test(inspect, writes_notes_and_scales_as_json) {
     CHECK(strstr(r.out, "\"notes\":[]") && strstr(r.out, "\"rope_magnitude\":1,"), "%s", r.out);
     test_run_free(&r);
 }
+
+Test(inspect, writes_what_differs_from_llama_cpp_as_json) {
+    TestRun r = program("inspect|%s|--json", test_reference_model("gpt_neox"));
+    if (strstr(r.err, "it has no JSON")) SKIP("this build reads no safetensors");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\"notes\":[\"llama.cpp has the tanh form of GELU here; this is "
+                        "transformers' erf\"]"),
+          "%s", r.out);
+    test_run_free(&r);
+}
+
+// Of 12 channels a head: 1 / sqrt(12) in the first layer, half of that in the second.
+Test(inspect, writes_the_scale_of_each_layer_as_json) {
+    const char *from = test_reference_model("gpt2"), *copy = test_temporary("by_layer");
+    TestRun r = program_shell(test_text(
+        "mkdir %s && cat %s/model.safetensors > %s/model.safetensors && "
+        "sed 's/\\(inverse_layer_idx\": \\)false/\\1true/' %s/config.json > %s/config.json && "
+        "$RUN inspect %s --json",
+        copy, from, copy, from, copy, copy));
+    if (strstr(r.err, "it has no JSON")) SKIP("this build reads no safetensors");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\"attention_scales\":[0.288675"), "%s", r.out);
+    CHECK(strstr(r.out, ",0.144337") && strstr(r.out, ",0.09622504"), "%s", r.out);
+    test_run_free(&r);
+}

@@ -2,6 +2,7 @@
 // trace, its statistics follow from its logits, and the parts of a logit add up to it.
 #include "base/error.h"
 #include "commands/lens/distribution.h"
+#include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
 #include "tests/support/traces.h"
@@ -265,6 +266,28 @@ Test(lens, keeps_its_labels_in_a_narrow_window) {
     CHECK(line, "the label of position 2: %s", r.out);
     CHECK_INT(strcspn(line + 1, "\n"), 2 + 15 + 50);
     CHECK(strstr(r.out, " 1   a cell is the largest of 1 x 2\n"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// Of 60 characters as many as 47 bytes hold with the mark behind them, none of them in part.
+Test(lens, marks_a_label_that_it_cuts) {
+    char letters[121] = "";
+    for (int i = 0; i < 60; i++)
+        memcpy(letters + 2 * i, "\u00e9", 3);
+    const char *tokens[] = {"<unk>", "<s>", "</s>", "\u2581", "a", "b", letters, "<0x0A>"};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", tokens, 8);
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("letters.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    TestRun r = program("lens|%s|--prompt-ids|4,6,5", path);
+    check_status(&r, 0);
+    letters[44] = '\0'; // 22 letters, and three bytes of the mark
+    CHECK(strstr(r.out, test_text("%s\u2026", letters)), "%s", r.out);
+    CHECK(!strstr(r.out, test_text("%s\u00e9", letters)), "%s", r.out);
     test_run_free(&r);
 }
 
