@@ -281,6 +281,7 @@ bool decoder_rewind(Decoder *d, int n, int32_t last) {
     Model *m = d->model;
     assert(n >= 0 && n <= d->taken && d->options.n_sequences == 1);
     if (!can_rewind(d, n)) return false;
+    discard_passes(d); // guesses beyond the text do not count, and its own rows do
     if (n == d->taken && !d->given) {
         d->given = 1;
         d->start--;

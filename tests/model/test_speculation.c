@@ -88,6 +88,7 @@ typedef struct Case {
     Drafter drafter;
     int fixed, prompt, most; // most: tokens asked for
     int early;               // that are not taken
+    bool goes_back;          // then as far as it can
     bool wants_logits;
     uint64_t seed; // of the prompt
 } Case;
@@ -95,6 +96,7 @@ typedef struct Case {
 typedef struct Result {
     int32_t ids[CONTEXT + 1];
     int count, cache, lowest; // the least length that the cache can be cut to
+    int back;                 // tokens that it went back
     uint64_t hash;
     float uniform;
     SpeculationCounts counts;
@@ -138,17 +140,21 @@ static int make_prompt(const Case *c, int32_t ids[LONGEST_PROMPT]) {
 }
 
 // All but the last `early` of the tokens asked for: drafts go further than the text, then.
-static void sample_all(Result *r, Decoder *d, Sampler *sampler, Model *model, int early) {
+static void sample_all(Result *r, Decoder *d, Sampler *sampler, Model *model, const Case *c) {
     Error error = {0};
     size_t bytes = (size_t)model->config.vocab_size * sizeof(float);
     r->hash = FNV_START;
-    for (r->count = 0; decoder_left(d) > early; r->count++) {
+    for (r->count = 0; decoder_left(d) > c->early; r->count++) {
         int32_t id = decoder_next(d, &error);
         CHECK(id >= 0, "token %d: %s", r->count, error.message);
         if (d->options.wants_logits) r->hash = fnv1a(r->hash, decoder_logits(d), bytes);
         sampler_accept(sampler, id);
         r->ids[r->count] = id;
     }
+    if (c->goes_back) // where rows of guesses are still in the cache
+        for (r->back = r->count - 1;
+             r->back > 0 && !decoder_rewind(d, r->back, r->ids[r->count - r->back - 1]);)
+            r->back--;
     decoder_end(d);
 }
 
@@ -179,7 +185,7 @@ static void run(Result *r, const Case *c, Drafter drafter) {
                         &error),
           "%s", error.message);
     memset(r, 0, sizeof *r);
-    sample_all(r, &d, sampler, o.model, c->early);
+    sample_all(r, &d, sampler, o.model, c);
     r->cache = kv_cache_length(&o.model->cache, 0);
     r->lowest = o.model->cache.lowest[0];
     r->uniform = sampler_uniform(sampler);
@@ -202,6 +208,7 @@ static SpeculationCounts check_same(const Case *c) {
           (int)c->seed);
     CHECK_INT(with.cache, without.cache);
     CHECK_INT(with.lowest, without.lowest);
+    CHECK_INT(with.back, without.back);
     CHECK(with.uniform == without.uniform, "the generator");
     return with.counts;
 }
@@ -230,6 +237,7 @@ static Case case_of(int i) {
     c.prompt = 1 + i * 7 % LONGEST_PROMPT;
     c.wants_logits = i % 2 == 0;
     c.early = i % 3 ? 0 : 9;
+    c.goes_back = i % 5 == 1 || i % 5 == 4;
     c.seed = (uint64_t)i;
     return c;
 }
