@@ -35,6 +35,7 @@ static bool find_grounds(Masks *k, uint32_t state, Look *look, Error *error) {
         good = masks_move(k->automaton, places + i, n, FRAME_BOTTOM, &ground.state, error) &&
                ARRAY_ROOM(&k->grounds, error);
         if (!good) break;
+        ground.reads = find_bytes(k->automaton, ground.state);
         k->bytes += sizeof ground;
         k->grounds.at[k->grounds.count++] = ground;
     }
@@ -77,11 +78,8 @@ uint64_t *exits_places(Masks *k, const Exits *e, uint32_t state, size_t *count, 
     *count = 0;
     for (uint32_t g = 0; places && g < look.n; g++) {
         size_t n = masks_same_frame(places + from, all - from);
-        bool reads;
-        if (!exits_read(k, e, k->grounds.at[look.first + g].state, &reads, error)) {
-            free(places);
-            return NULL;
-        }
+        ByteSet bytes = byte_set_common(&k->grounds.at[look.first + g].reads, &e->bytes);
+        bool reads = byte_set_take(&bytes) >= 0;
         if (reads) memmove(places + *count, places + from, n * sizeof *places);
         if (reads) *count += n;
         from += n;
@@ -149,32 +147,46 @@ static bool descend_from(Descent *d, Ground ground, uint32_t first, uint32_t end
     return true;
 }
 
+static bool has_byte(const ByteSet *set, uint8_t byte) {
+    return set->bits[byte / 64] >> byte % 64 & 1;
+}
+
+static bool reads_any(const Trie *trie, const ByteSet *reads, uint32_t first, uint32_t end) {
+    for (uint32_t i = first; i < end; i = trie->nodes[i].skip)
+        if (has_byte(reads, (uint8_t)trie->nodes[i].place)) return true;
+    return false;
+}
+
+// The nodes first .. end - 1, siblings and all below them, from where a frame is returned from.
 static bool descend(Descent *d, uint32_t state, uint32_t first, uint32_t end) {
-    const TrieNode *nodes = d->masks->trie->nodes;
-    Look look, own;
+    const Trie *trie = d->masks->trie;
+    Look look;
+    if (!masks_look(d->masks, state, false, &look, d->error)) return false;
+    if (!reads_any(trie, &look.reads, first, end)) return true;
     if (!masks_look(d->masks, state, true, &look, d->error)) return false;
     for (uint32_t g = 0; g < look.n; g++) {
         Ground ground = d->masks->grounds.at[look.first + g];
-        if (!masks_look(d->masks, ground.state, false, &own, d->error)) return false;
-        for (uint32_t i = first; i < end; i = nodes[i].skip) {
-            uint8_t byte = (uint8_t)nodes[i].place;
-            if (own.reads.bits[byte / 64] >> byte % 64 & 1 &&
-                !descend_from(d, ground, i, nodes[i].skip))
+        for (uint32_t i = first; i < end; i = trie->nodes[i].skip)
+            if (has_byte(&ground.reads, (uint8_t)trie->nodes[i].place) &&
+                !descend_from(d, ground, i, trie->nodes[i].skip))
                 return false;
-        }
     }
     return true;
 }
 
+// Each of a state's grounds reads few of the bytes that exits go on with.
 static bool descend_exits(Descent *d, const Exits *e, uint32_t low, uint32_t high, uint32_t state) {
     Look look;
-    if (!masks_look(d->masks, state, false, &look, d->error)) return false;
-    ByteSet bytes = byte_set_common(&look.reads, &e->bytes);
-    for (int byte; (byte = byte_set_take(&bytes)) >= 0;) {
-        uint32_t i, end;
-        for (exits_find(e, (uint8_t)byte, low, high, &i, &end); i < end; i++) {
-            uint32_t node = e->nodes[i];
-            if (!descend(d, state, node, d->masks->trie->nodes[node].skip)) return false;
+    if (!masks_look(d->masks, state, true, &look, d->error)) return false;
+    for (uint32_t g = 0; g < look.n; g++) {
+        Ground ground = d->masks->grounds.at[look.first + g];
+        ByteSet bytes = byte_set_common(&ground.reads, &e->bytes);
+        for (int byte; (byte = byte_set_take(&bytes)) >= 0;) {
+            uint32_t i, end;
+            for (exits_find(e, (uint8_t)byte, low, high, &i, &end); i < end; i++) {
+                uint32_t node = e->nodes[i];
+                if (!descend_from(d, ground, node, d->masks->trie->nodes[node].skip)) return false;
+            }
         }
     }
     return true;

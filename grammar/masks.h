@@ -99,6 +99,7 @@ typedef struct Step {
 // do not differ with the stack.
 typedef struct Ground {
     uint32_t state, frame;
+    ByteSet reads;
 } Ground;
 
 typedef struct Look {
