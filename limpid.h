@@ -115,8 +115,7 @@ const float *limpid_logits(const limpid_context *context, int i);
 // The cache: tokens in a sequence (-1: no such sequence), the first `length` of them kept, one
 // sequence made equal to another. False: there is no such sequence or length, or layers with a
 // window have lost what it needs: limpid_rewinds is the least length but 0 that they can go back to
-// (0: any). Behind a limpid_eval that returned true as many as max_rows tokens, in all, can be
-// taken back.
+// (0: any): max_rows tokens before the longest that the sequence has been, or less.
 int limpid_length(const limpid_context *context, int sequence);
 int limpid_rewinds(const limpid_context *context, int sequence);
 bool limpid_truncate(limpid_context *context, int sequence, int length);
@@ -124,7 +123,7 @@ bool limpid_copy(limpid_context *context, int to, int from);
 // What a sequence holds, as bytes for a context of the same model and options: limpid_save fills
 // limpid_state_size of them; `length` is the sequence's when they were saved. The ids are not in
 // it.
-size_t limpid_state_size(const limpid_context *context, int length); // 0: too long
+size_t limpid_state_size(const limpid_context *context, int length); // 0: none, or too long
 bool limpid_save(const limpid_context *context, int sequence, void *bytes, limpid_error *error);
 bool limpid_restore(limpid_context *context, int sequence, int length, const void *bytes,
                     size_t size, limpid_error *error);

@@ -51,9 +51,12 @@ static bool fail(Parser *p, const char *format, ...) {
     char text[200];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return error_set(p->error, ERROR_FILE, "line %zu: %s", p->line, text);
+    char shown[4 * sizeof text];
+    escape_bytes(shown, sizeof shown, text,
+                 length < (int)sizeof text ? (size_t)length : sizeof text - 1);
+    return error_set(p->error, ERROR_FILE, "line %zu: %s", p->line, shown);
 }
 
 static bool add_expr(Parser *p, Expr expr, uint32_t *index) {

@@ -11,13 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 40 }; // of a breaker; the rest is left out
+enum { MOST_BYTES = 40 };     // of a breaker; the rest is left out
+enum { MOST_ROWS = 1 << 18 }; // of tokens, some 24 MB
 static const char *const DEFAULTS[] = {"\n", ":", "\"", "*"};
 
 static bool push_breaker(BreakerList *list, const DryBreaker *b, Error *error) {
     // A token may hold the beginning of a breaker twice.
     for (size_t i = list->count; i-- > 0 && list->at[i].head == b->head;)
         if (!memcmp(&list->at[i], b, sizeof *b)) return true;
+    if (list->count == MOST_ROWS)
+        return error_set(error, ERROR_USAGE,
+                         "the sequence breakers are more than %d rows of tokens: give fewer",
+                         MOST_ROWS);
     if (list->count == list->capacity) {
         size_t grown = 2 * list->capacity + 64;
         DryBreaker *more = realloc(list->at, grown * sizeof *more);
@@ -58,10 +63,11 @@ static bool add_token(BreakerList *list, const Tokenizer *tokenizer, int32_t tok
 }
 
 static bool find_all(BreakerList *list, const limpid_model *m, const char *const *texts,
-                     size_t count, Error *error) {
+                     size_t count, const int *stop, Error *error) {
     Tokenizer *tokenizer = m->own.tokenizer;
     int size = tokenizer_size(tokenizer), vocab_size = m->config->vocab_size;
     for (int32_t id = 0; id < size && id < vocab_size; id++) {
+        if (!not_stopped(stop, error)) return false;
         char bytes[256]; // the tokenizer's own are gone after it encodes
         TextSpan piece = {bytes, 0};
         const char *text = tokenizer_piece(tokenizer, id, false, true, &piece.length);
@@ -76,7 +82,7 @@ static bool find_all(BreakerList *list, const limpid_model *m, const char *const
 }
 
 bool breakers_find(BreakerList *list, const limpid_model *m, const limpid_sampling *s,
-                   Error *error) {
+                   const int *stop, Error *error) {
     bool given = s->dry_breakers;
     size_t count = given ? s->n_dry_breakers : sizeof DEFAULTS / sizeof *DEFAULTS;
     if (!count) return true;
@@ -84,5 +90,5 @@ bool breakers_find(BreakerList *list, const limpid_model *m, const limpid_sampli
         error_copy(error, &m->no_tokenizer);
         return error_prefix(error, "sequence breakers (DRY works without any)");
     }
-    return find_all(list, m, given ? s->dry_breakers : DEFAULTS, count, error);
+    return find_all(list, m, given ? s->dry_breakers : DEFAULTS, count, stop, error);
 }

@@ -120,14 +120,14 @@ const char *chat_format_missing(const Checkpoint *checkpoint);
 bool sampler_prepare(limpid_sampler *sampler, bool *ended, Error *error);
 bool sampler_check(const limpid_sampler *sampler, int32_t id, Error *error);
 
-// DRY's sequence breakers, by rising head (breakers.c). False: exit code 3 or 5; the caller frees
-// `at`.
+// DRY's sequence breakers, by rising head (breakers.c). False: exit code 2 (too many), 3, 5 or 130;
+// the caller frees `at`.
 typedef struct BreakerList {
     DryBreaker *at; // owned
     size_t count, capacity;
 } BreakerList;
 bool breakers_find(BreakerList *list, const limpid_model *model, const limpid_sampling *sampling,
-                   Error *error);
+                   const int *stop, Error *error);
 
 // ---- one text of a grammar (grammar.c) ----
 

@@ -73,8 +73,8 @@ typedef struct Lists {
     BreakerList breakers;
 } Lists;
 
-static bool fill_lists(Lists *lists, SamplerOptions *o, const limpid_sampling *s, limpid_model *m,
-                       Error *error) {
+static bool fill_lists(Lists *lists, SamplerOptions *o, const limpid_sampling *s,
+                       const limpid_context *c, Error *error) {
     lists->biases = malloc(s->n_biases * sizeof *lists->biases + 1);
     if (!lists->biases)
         return error_set(error, ERROR_MEMORY, "no memory for %zu biases", s->n_biases);
@@ -82,7 +82,10 @@ static bool fill_lists(Lists *lists, SamplerOptions *o, const limpid_sampling *s
         lists->biases[i] = (LogitBias){s->biases[i].id, s->biases[i].bias};
     o->biases = lists->biases;
     o->n_biases = s->n_biases;
-    if (dry_is_on(&o->dry) && !breakers_find(&lists->breakers, m, s, error)) return false;
+    if (!sampler_options_good(o, c->run->config.vocab_size, error)) return false;
+    if (dry_is_on(&o->dry) &&
+        !breakers_find(&lists->breakers, c->model, s, c->run->options.stop, error))
+        return false;
     o->dry.breakers = lists->breakers.at;
     o->dry.n_breakers = lists->breakers.count;
     return true;
@@ -95,7 +98,7 @@ static bool open_sampler(limpid_sampler *s, limpid_context *c, const limpid_samp
     const Model *run = c->run;
     s->vocab_size = run->config.vocab_size;
     // One more than the context: the last token is accepted but never fed.
-    if (check_lists(sampling, error) && fill_lists(&lists, &options, sampling, c->model, error))
+    if (check_lists(sampling, error) && fill_lists(&lists, &options, sampling, c, error))
         s->sampler =
             sampler_open(run->device, s->vocab_size, run->options.context + 1, &options, error);
     free(lists.biases);
@@ -174,6 +177,7 @@ int32_t limpid_sample(limpid_sampler *s, const float *logits, limpid_error *erro
     else if (s && sampler_prepare(s, &ended, &cause))
         id = sampler_next(s->sampler, logits, &cause);
     bool good = id >= 0 && sampler_check(s, id, &cause);
+    if (id >= 0 && !good) sampler_rewind(s->sampler, 1); // the next call has the same number
     return library_result(error, good, &cause) ? id : -1;
 }
 

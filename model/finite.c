@@ -50,18 +50,21 @@ static void find_culprit(void *context, const Model *model, const Stage *stage) 
 
 bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error) {
     Culprit found = {0};
+    Error lost = {0};
     if (m->ranked) // most stages are in other processes
         return error_set(error, ERROR_NONFINITE,
                          "a logit is not a finite number; one process alone names the stage");
     Listener *listener = m->listener;
     void *context = m->listener_context;
     bool attention_weights = m->att_weights;
-    // The second run starts from the cache of before, if layers with a window still have it. An
-    // intervention acts again; the caller's listener is put back after it.
+    // The second run starts from the cache of before, if layers with a window still have it, also
+    // what rows at earlier positions see. An intervention acts again; the caller's listener is put
+    // back after it.
     if (!kv_cache_return(&m->cache, m->lengths_before))
         memcpy(m->lengths_before, m->cache.lengths, // what is left, for model_forget too
                (size_t)m->options.n_sequences * sizeof *m->lengths_before);
-    else if (model_listen(m, find_culprit, &found, false, error))
+    else if (check_model_batch(m, batch, &lost) &&
+             model_listen(m, find_culprit, &found, false, error))
         forward_batch(m, batch);
     model_listen(m, listener, context, attention_weights, error);
     m->n_logit_rows = m->n_host_rows = 0;

@@ -180,7 +180,7 @@ static bool check_biases(const SamplerOptions *o, int vocab_size, Error *error) 
 
 // Everything that a user can set, before anything is allocated. The bounds of penalties are far
 // outside of useful values: they only keep the arithmetic finite.
-static bool check_options(const SamplerOptions *o, Error *error) {
+bool sampler_options_good(const SamplerOptions *o, int vocab_size, Error *error) {
     if (!check_range("temperature", o->rule.temperature, 0.0f, 1e30f, error) ||
         !check_range("top-p", o->rule.top_p, 0.0f, 1.0f, error) ||
         !check_range("min-p", o->rule.min_p, 0.0f, 1.0f, error) ||
@@ -195,7 +195,7 @@ static bool check_options(const SamplerOptions *o, Error *error) {
     if (o->repeat_last < 0)
         return error_set(error, ERROR_USAGE, "repeat-last: wanted 0 or more, got %d",
                          o->repeat_last);
-    return true;
+    return check_biases(o, vocab_size, error);
 }
 
 // Those that are off need nothing, and malloc(0) may give NULL.
@@ -241,7 +241,7 @@ static bool sampler_allocate(Sampler *s, Error *error) {
 
 Sampler *sampler_open(Device *device, int vocab_size, int context, const SamplerOptions *options,
                       Error *error) {
-    if (!check_options(options, error) || !check_biases(options, vocab_size, error)) return NULL;
+    if (!sampler_options_good(options, vocab_size, error)) return NULL;
     Sampler *s = calloc(1, sizeof *s);
     if (!s) {
         error_set(error, ERROR_MEMORY, "no memory for a sampler");

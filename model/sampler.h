@@ -40,9 +40,11 @@ typedef struct Sampler Sampler;
 // The options that change nothing: temperature 1, everything else off.
 SamplerOptions sampler_defaults(void);
 
+// False: exit code 2, an option out of range, named. dry.breakers are not looked at.
+bool sampler_options_good(const SamplerOptions *options, int vocab_size, Error *error);
+
 // Owned by the caller; the arrays of the options are copied. `context`: the most tokens given to
-// sampler_accept between two sampler_resets. NULL: exit code 2 (an option out of range, named)
-// or 5.
+// sampler_accept between two sampler_resets. NULL: exit code 2 as above, or 5.
 Sampler *sampler_open(Device *device, int vocab_size, int context, const SamplerOptions *options,
                       Error *error);
 void sampler_close(Sampler *sampler); // NULL is fine

@@ -6,6 +6,7 @@
 //   generate <tab> --ids <tab>                                 nothing
 //   generate <tab> -i <tab> TEXT                               a text, perhaps a file name
 //   generate <tab> -t <tab> NUMBER                             a number, or several
+//   <tab> --version <tab>                                      in place of a command
 #include "commands/shared/option_rows.h"
 #include "commands/shared/output.h"
 

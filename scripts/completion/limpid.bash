@@ -20,7 +20,8 @@ _limpid() {
     NUMBER) return ;;
     esac
     if [[ $word == -* && $values != TEXT ]]; then
-        COMPREPLY=($(compgen -W "$(awk -F'\t' -v command="$command" '$1 == command && $2 ~ /^--/ { print $2 }' <<<"$rows")" -- "$word"))
+        COMPREPLY=($(compgen -W "$(awk -F'\t' -v command="$command" -v word="$COMP_CWORD" \
+            '($1 == command || ($1 == "" && word == 1)) && $2 ~ /^--/ { print $2 }' <<<"$rows")" -- "$word"))
         return
     fi
     compopt -o filenames 2>/dev/null

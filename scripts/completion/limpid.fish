@@ -21,7 +21,7 @@ function __limpid_complete
     end
     for row in $rows
         set -l fields (string split \t -- $row)
-        test "$fields[1]" = $command; or continue
+        test "$fields[1]" = $command; or test -z "$fields[1]" -a (count $words) -eq 1; or continue
         if test -z "$fields[2]"
             continue
         else if test "$fields[2]" = "$previous"

@@ -135,6 +135,12 @@ Test(gbnf, refuses_the_rest_and_names_the_line) {
     check_refused("root ::= \"a\"\0\"b\"", 16, "line 1: wanted the end of the line");
 }
 
+// A NUL is a byte like any other that cannot be printed.
+Test(gbnf, tells_of_a_nul_as_of_other_bytes) {
+    check_refused("root ::= \"a\" \0", 14, "line 1: wanted the end of the line, got '\\x00'");
+    check_refused("root ::= \"\\\0\"", 13, "line 1: unknown escape \\\\x00");
+}
+
 // ---- limits: on both sides ----
 
 static char *repeated(const char *before, const char *part, int count, const char *after) {

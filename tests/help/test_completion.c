@@ -53,6 +53,8 @@ static const Case CASES[] = {
     {{"bench", "-"}, {"--threads", "--only", "--help"}, "--system"},
     {{"--precision", "a"}, {"a16", "a8"}, "f32"},
     {{"be"}, {"bench"}, "chat"},
+    {{"--ver"}, {"--version", "--verbose"}, "--limits"},
+    {{"generate", "--ver"}, {"--verbose"}, "--version"},
     {{"bench", "--only", ""}, {"prefill", "decode"}, "README.md"},
     {{"inspect", "READ"}, {"README.md"}, "--all"},
     {{"inspect", "--html", "READ"}, {"README.md"}, "--all"},

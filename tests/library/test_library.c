@@ -460,6 +460,32 @@ Test(library, a_long_batch_that_is_not_finite_leaves_what_is_told) {
     limpid_close(model);
 }
 
+// Rows at earlier positions have taken the place of keys that the first of them sees: the cause
+// cannot be looked for again, and nothing is left.
+Test(library, a_batch_at_earlier_positions_that_is_not_finite_leaves_nothing) {
+    enum { BEFORE = 30, BAD = 40 };
+    limpid_error error = {0};
+    int32_t ids[BAD] = {0}, positions[BAD];
+    for (int i = 0; i < BAD; i++)
+        positions[i] = 1 + i;
+    limpid_model *model = limpid_open(test_reference_model("mistral-window8"), NULL, &error);
+    if (!model && strstr(error.message, "it has no JSON")) SKIP("this build reads no config.json");
+    CHECK(model, "%s", error.message);
+    limpid_options options = {.context = 60, .max_rows = 24, .threads = 1};
+    limpid_context *c = limpid_context_open(model, &options, &error);
+    CHECK(c, "%s", error.message);
+    CHECK(limpid_eval(c, &(limpid_batch){.n = BEFORE, .tokens = ids}, &error), "%s", error.message);
+    CHECK(limpid_listen(c, "layer_out", spoil, NULL, &error), "%s", error.message);
+    CHECK(
+        !limpid_eval(c, &(limpid_batch){.n = BAD, .tokens = ids, .positions = positions}, &error));
+    CHECK_INT(error.code, 7);
+    CHECK_INT(limpid_length(c, 0), 0);
+    CHECK(limpid_listen(c, NULL, NULL, NULL, &error));
+    CHECK(limpid_eval(c, &(limpid_batch){.n = BAD, .tokens = ids}, &error), "%s", error.message);
+    limpid_context_close(c);
+    limpid_close(model);
+}
+
 static bool zero(void *user, limpid_stage *s) {
     (void)user;
     memset(s->data, 0, (size_t)s->n * (size_t)s->shape[1] * sizeof *s->data);

@@ -315,6 +315,45 @@ Test(library_sampling, a_bound_survives_an_interruption) {
     test_opened_close(&o);
 }
 
+// The call that was stopped takes no random number: the text of a seed is the same.
+Test(library_sampling, an_interruption_takes_no_number) {
+    int stop = 0;
+    limpid_error error = {0};
+    Opened o = test_opened(&(limpid_options){.context = 64, .stop = &stop});
+    limpid_grammar *grammar = grammar_open(
+        o.model, LIMPID_GBNF, "root ::= \"{\" [a-z]{1,30} (\",\" [a-z ]{1,90}){0,50} \"}\"");
+    float *logits = calloc((size_t)o.info.vocab_size, sizeof *logits);
+    limpid_sampling sampling = {.temperature = 1, .seed = 5, .grammar = grammar};
+    limpid_sampler *broken = limpid_sampler_open(o.context, &sampling, &error);
+    limpid_sampler *whole = limpid_sampler_open(o.context, &sampling, &error);
+    int stopped = 0; // a call that needs no new mask is not
+    CHECK(limpid_sampler_within(broken, 40) && limpid_sampler_within(whole, 40));
+    for (int i = 0; i < 20; i++) {
+        float before = limpid_sampler_number(whole);
+        stop = 1;
+        int32_t id = limpid_sample(broken, logits, &error), same;
+        stop = 0;
+        if (id < 0) {
+            CHECK(error.code == 130, "%s", error.message);
+            CHECK(limpid_sampler_number(broken) == before, "token %d", i);
+            error = (limpid_error){0};
+            stopped++;
+            id = limpid_sample(broken, logits, &error);
+        }
+        same = limpid_sample(whole, logits, &error);
+        CHECK_INT(same, id);
+        CHECK(id >= 0 && limpid_sampler_accept(whole, id, &error) &&
+                  limpid_sampler_accept(broken, id, &error),
+              "%s", error.message);
+    }
+    CHECK(stopped >= 10, "%d", stopped);
+    free(logits);
+    limpid_sampler_close(whole);
+    limpid_sampler_close(broken);
+    limpid_grammar_close(grammar);
+    test_opened_close(&o);
+}
+
 Test(library_sampling, the_largest_bound_is_none) {
     limpid_error error = {0};
     Bounded b = bounded_open("root ::= \"a\" \"b\" (\"!\" | \"q\" \"x\"{9})", (limpid_sampling){0});
@@ -504,6 +543,22 @@ Test(library_sampling, what_is_out_of_range_is_refused) {
     check_error(!limpid_context_open(o.model, &(limpid_options){.pattern = "near:3"}, &error),
                 &error, 2, "near:3");
     test_opened_close(&o);
+}
+
+// A wrong number is told before breakers are looked for, which need a tokenizer.
+Test(library_sampling, a_number_out_of_range_comes_before_a_missing_tokenizer) {
+    limpid_error error = {0};
+    limpid_model *model = limpid_open(test_reference_model("gpt2"), NULL, &error);
+    if (!model && strstr(error.message, "it has no JSON")) SKIP("this build reads no config.json");
+    limpid_context *c = limpid_context_open(model, &(limpid_options){.threads = 1}, &error);
+    CHECK(c, "%s", error.message);
+    limpid_sampling sampling = {.dry_multiplier = -1};
+    check_error(!limpid_sampler_open(c, &sampling, &error), &error, 2, "dry-multiplier: wanted");
+    error = (limpid_error){0};
+    sampling = (limpid_sampling){.dry_multiplier = 1, .dry_base = 1.75f};
+    check_error(!limpid_sampler_open(c, &sampling, &error), &error, 3, "sequence breakers");
+    limpid_context_close(c);
+    limpid_close(model);
 }
 
 Test(library_sampling, a_text_is_not_begun_with_what_is_no_token) {
