@@ -10,8 +10,7 @@
 // the body of a COUNT node begins again.
 //
 //     FRAME_STAY | body   the body again and again, without end. Where it is complete, a place of
-//     the
-//                         RETURN node keeps the count, which reads nothing
+//                         the RETURN node keeps the count, which reads nothing
 //     FRAME_OPEN | node   a COUNT node without bounds
 //     FRAME_EVER | node   the same, but it does not count
 //     FRAME_LEFT          what comes behind that COUNT node; it keeps the count. Where that ends, a

@@ -38,7 +38,7 @@ enum { MOST_READ = 400 };
 
 // Of the first attempt to find a mask by its parts, of how many times as much the second one, and
 // of the last: in nodes of the trie, some 2, 17 and 300 ms.
-enum { FIRST_WORK = 1 << 18, MORE_WORK = 8, LAST_WORK = 1 << 25 };
+enum { ATTEMPTS = 3, FIRST_WORK = 1 << 18, MORE_WORK = 8, LAST_WORK = 1 << 25 };
 
 // Of the newest states. Others' masks are found again.
 enum { KEPT_MASKS_BYTES = 16 << 20, LEAST_KEPT = 16 };
@@ -120,13 +120,13 @@ static bool try_parts(Masks *k, const uint64_t *places, size_t count, size_t wor
 // many, reading the tokens takes less. Which does is not known before: both are tried, with a
 // bound, and again with a larger one. What an attempt adds before it ends is part of the mask.
 static bool find_mask(Masks *k, uint32_t state, uint64_t *mask, Error *error) {
-    const size_t parts[] = {k->most_work, MORE_WORK * k->most_work, LAST_WORK};
-    const size_t reading[] = {k->most_work / 2, LAST_WORK};
+    const size_t parts[ATTEMPTS] = {k->most_work, MORE_WORK * k->most_work, LAST_WORK};
+    const size_t reading[ATTEMPTS - 1] = {k->most_work / 2, LAST_WORK};
     size_t count;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
     bool good = places, found = false;
-    for (int i = 0; good && !found && i < 3; i++) {
-        k->is_last = i == 2;
+    for (int i = 0; good && !found && i < k->most_attempts; i++) {
+        k->is_last = i == ATTEMPTS - 1;
         good = try_parts(k, places, count, parts[i], mask, &found, error);
         if (good && !found && !k->is_last)
             good = try_reading(k, places, count, reading[i], mask, &found, error);
@@ -178,8 +178,11 @@ const uint64_t *masks_of(Masks *k, uint32_t state, Error *error) {
 
 bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) {
     size_t words = mask_words(trie->n_tokens), bytes = (words + 1) * sizeof *k->all;
-    *k = (Masks){
-        .automaton = automaton, .trie = trie, .most_read = MOST_READ, .most_work = FIRST_WORK};
+    *k = (Masks){.automaton = automaton,
+                 .trie = trie,
+                 .most_read = MOST_READ,
+                 .most_work = FIRST_WORK,
+                 .most_attempts = ATTEMPTS};
     k->n_kept = KEPT_MASKS_BYTES / bytes > LEAST_KEPT ? KEPT_MASKS_BYTES / bytes : LEAST_KEPT;
     k->path = malloc((trie->depth + 1) * sizeof *k->path);
     k->scratch = calloc(words, sizeof *k->scratch);

@@ -126,7 +126,8 @@ typedef struct Masks {
     size_t work;         // nodes of the trie that were read, and what takes as long as so many
     size_t work_end;     // masks_work where parts of a mask are left out,
     bool is_cut;         // and that some were
-    bool is_last;        // of the attempts to find a mask
+    int most_attempts;   // to find a mask
+    bool is_last;        // of these
     size_t refuse_end;   // masks_work where the grammar is too ambiguous
     uint64_t *node_bits; // (n_nodes of the trie, in words) zero
     uint64_t *walked;    // (n_nodes) the last walk behind a local << 32 | the state that it was in

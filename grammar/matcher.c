@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is kept beyond this, or beyond twice the state alone, is thrown away before the next token,
-// and found again.
 enum { KEPT_BYTES = 96 << 20 };
 
 struct Matcher {
@@ -18,7 +16,8 @@ struct Matcher {
     Masks masks;
     Shortest shortest;
     uint32_t state;
-    size_t kept_bytes;
+    size_t most_kept; // bytes
+    size_t alone;     // those of the state, when it was copied
 };
 
 Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error) {
@@ -30,7 +29,7 @@ Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop,
     m->grammar = grammar;
     m->trie = trie;
     m->stop = stop;
-    m->kept_bytes = KEPT_BYTES;
+    m->most_kept = KEPT_BYTES;
     m->shortest = shortest_of(&m->automaton, trie);
     if (automaton_open(&m->automaton, grammar, stop, error) &&
         masks_open(&m->masks, &m->automaton, trie, error) && matcher_reset(m, error))
@@ -45,6 +44,10 @@ void matcher_close(Matcher *m) {
     masks_free(&m->masks);
     automaton_free(&m->automaton);
     free(m);
+}
+
+void matcher_keep(Matcher *m, size_t bytes) {
+    m->most_kept = bytes;
 }
 
 bool matcher_prepare(Matcher *m, Error *error) {
@@ -164,14 +167,13 @@ static bool start_over(Matcher *m, Error *error) {
     m->shortest = shortest_of(&m->automaton, m->trie);
     m->automaton = new;
     m->state = state;
-    size_t alone = automaton_bytes(&new);
-    m->kept_bytes = 2 * alone > KEPT_BYTES ? 2 * alone : KEPT_BYTES;
+    m->alone = automaton_bytes(&new);
     return masks_open(&m->masks, &m->automaton, m->trie, error);
 }
 
 const uint64_t *matcher_mask(Matcher *m, Error *error) {
-    if (automaton_bytes(&m->automaton) + m->masks.bytes > m->kept_bytes && !start_over(m, error))
-        return NULL;
+    size_t kept = automaton_bytes(&m->automaton) + m->masks.bytes - m->alone;
+    if (kept > m->most_kept && !start_over(m, error)) return NULL;
     return masks_of(&m->masks, m->state, error);
 }
 

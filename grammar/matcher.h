@@ -63,8 +63,12 @@ typedef struct Matcher Matcher;
 Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error);
 void matcher_close(Matcher *matcher); // NULL is fine
 
-// Does ahead of time what makes the first mask at a place of the grammar slow, as far as some 100
-// ms go. Masks are the same without. False: exit code 5 or 130.
+// What was found on the way is kept, beside the state as much as so many bytes (96 MB unless this
+// is called); more is thrown away before the next mask, and found again.
+void matcher_keep(Matcher *matcher, size_t bytes);
+
+// Does ahead of time what makes the first mask at a place of the grammar slow, for some tenths of a
+// second at most. Masks are the same without. False: exit code 5 or 130.
 bool matcher_prepare(Matcher *matcher, Error *error);
 
 // Back to the beginning of a text. False: exit code 3 or 5.

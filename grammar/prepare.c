@@ -152,6 +152,25 @@ static bool try_bytes(Search *s, uint32_t state) {
     return good;
 }
 
+static bool find_sets(Search *s, uint32_t start) {
+    Masks *k = s->masks;
+    k->work_end = k->refuse_end = s->end = masks_work(k) + MOST_WORK;
+    k->is_cut = k->is_last = false;
+    if (!add_sets(s, start, FRAME_BOTTOM)) return false;
+    size_t first = 0, again = 0;
+    while (!is_over(s) && (first < s->todo.count || again < s->again.count))
+        if (!try_bytes(s, first < s->todo.count ? s->todo.at[first++] : s->again.at[again++]))
+            return false;
+    return true;
+}
+
+// What is too ambiguous is an error where a text comes to it, and what takes long does so there.
+static bool goes_on(bool good, Error *cause) {
+    if (good || cause->code != ERROR_FILE) return good;
+    *cause = (Error){0};
+    return true;
+}
+
 // From a state all bytes are tried where its mask has asked for a local that none before asked for.
 static bool begin_texts(Search *s, uint32_t start) {
     Masks *k = s->masks;
@@ -162,10 +181,11 @@ static bool begin_texts(Search *s, uint32_t start) {
     bool known;
     s->todo.count = 0;
     if (!is_known(s, start, &known) || !add_todo(s, start, false)) return false;
+    s->end = masks_work(k) + MOST_WORK;
     for (size_t i = 0; i < s->todo.count && !is_over(s); i++) {
         size_t asked = k->n_asked;
         uint32_t from = s->todo.at[i], to;
-        if (!masks_of(k, from, s->error)) return false;
+        if (!goes_on(masks_of(k, from, s->error), s->error)) return false;
         if (k->n_asked == asked) continue;
         for (size_t class = 0; class < k->automaton->grammar->n_classes && !is_over(s); class ++) {
             k->work += WORK_OF_MOVE;
@@ -185,21 +205,16 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     s.mask = calloc(mask_words(k->trie->n_tokens), sizeof *s.mask);
     bool good = (s.returned && s.mask) ||
                 error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
-    k->work_end = s.end = masks_work(k) + MOST_WORK;
-    k->is_cut = k->is_last = false;
-    k->refuse_end = 2 * s.end;
-    good = good && add_sets(&s, start, FRAME_BOTTOM);
-    size_t first = 0, again = 0;
-    while (good && !is_over(&s) && (first < s.todo.count || again < s.again.count))
-        good = try_bytes(&s, first < s.todo.count ? s.todo.at[first++] : s.again.at[again++]);
-    s.end = masks_work(k) + MOST_WORK;
-    good = good && begin_texts(&s, start);
+    int attempts = k->most_attempts;
+    good = good && goes_on(find_sets(&s, start), &cause);
+    k->most_attempts = 1;
+    good = good && goes_on(begin_texts(&s, start), &cause);
+    k->most_attempts = attempts;
     free(s.todo.at);
     free(s.again.at);
     free(s.added.at);
     free(s.known.at);
     free(s.returned);
     free(s.mask);
-    // What is too ambiguous is an error where a text comes to it.
-    return good || cause.code == ERROR_FILE || error_copy(error, &cause);
+    return good || error_copy(error, &cause);
 }

@@ -54,10 +54,10 @@ static void sort_members(Automaton *m) {
 }
 
 // How many of the first become one. What counts turns or repetitions is below all stacks of a
-// union, and is the same one; and what ends has no stack to share.
+// union, and is the same one.
 static size_t count_united(const Member *members, size_t count) {
-    size_t n = 1, most = members->node == NODE_THE_RETURN ? 1 : MOST_MEMBERS;
-    while (n < count && n < most && members[n].node == members->node &&
+    size_t n = 1;
+    while (n < count && n < MOST_MEMBERS && members[n].node == members->node &&
            members[n].base == members->base)
         n++;
     return n;
