@@ -351,8 +351,9 @@ bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
     if (!new) return no_memory(error);
     *new = (Local){.key = key, .was_asked = true};
     Error cause = {0};
-    bool good = find_local(k, new, &cause), room = false, in_time = masks_work(k) <= k->refuse_end;
-    new->too_ambiguous = in_time &&cause.code == ERROR_FILE; // else there may be time another time
+    bool good = find_local(k, new, &cause), room = false;
+    if (cause.code == ERROR_FILE) // else there may be time for it in another mask
+        new->too_ambiguous = masks_work(k) <= k->refuse_end;
     if ((good || new->too_ambiguous) && !k->is_cut)
         room = ARRAY_ROOM(&k->locals, &cause) && room_for_local(k, &cause); // others came
     if (room) {
