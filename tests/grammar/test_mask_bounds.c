@@ -177,8 +177,8 @@ Test(mask_bounds, stop_when_they_are_told_to) {
 
 // Most tokens go on behind the exits of what counts, and some do not.
 Test(mask_bounds, hold_for_most_tokens_behind_a_repetition) {
-    static const char GRAMMAR[] = "root ::= q t | \"(\" root \")\"\n"
-                                  "q ::= ([^(] | \"(\" q \"]\"){1,3}\nt ::= [^(]+";
+    static const char GRAMMAR[] = "root ::= q t | \"<\" root \">\"\n"
+                                  "q ::= ([^<] | \"<\" q \"]\"){1,3}\nt ::= [^<]+";
     static Runs runs;
     make_runs(&runs, FEW);
     Masks k;
