@@ -31,13 +31,13 @@ static bool node_alive(const Grammar *g, const Node *n) {
     return false;
 }
 
-static bool update(Grammar *g, size_t node, ByteSet *begins) {
+static bool update(Grammar *g, size_t node) {
     Node *n = &g->nodes.at[node];
     bool empty = n->empty || node_empty(g, n), alive = n->alive || node_alive(g, n);
     bool changed = empty != n->empty || alive != n->alive;
     n->empty = empty;
     n->alive = alive;
-    return grammar_update_begins(g, node, begins) || changed;
+    return grammar_update_begins(g, node) || changed;
 }
 
 // The i-th node that those of n depend on; NONE: there are no more.
@@ -87,7 +87,7 @@ static bool find_users(Users *u, const Grammar *g) {
 // All nodes, and again those that depend on one that changed: each changes twice at most, and where
 // it begins with more bytes. In a rule's nodes what follows a part comes before it, so the first
 // come first.
-static bool find_properties(Grammar *g, ByteSet *begins, Error *error) {
+static bool find_properties(Grammar *g, Error *error) {
     Users u = {0};
     size_t count = g->nodes.count;
     bool good = find_users(&u, g) || error_set(error, ERROR_MEMORY, "no memory for a grammar");
@@ -98,7 +98,7 @@ static bool find_properties(Grammar *g, ByteSet *begins, Error *error) {
     while (good && count) {
         uint32_t node = u.todo[--count];
         u.waits[node] = false;
-        if (!update(g, node, begins)) continue;
+        if (!update(g, node)) continue;
         for (uint32_t i = u.from[node]; i < u.from[node + 1]; i++) {
             if (u.waits[u.users[i]]) continue;
             u.waits[u.users[i]] = true;
@@ -217,14 +217,9 @@ static bool check_recursion(Grammar *g, Parsed *parsed, Error *error) {
 }
 
 bool grammar_check(Grammar *g, Parsed *parsed, Error *error) {
-    ByteSet *begins = calloc(g->nodes.count, sizeof *begins);
-    bool good = begins || error_set(error, ERROR_MEMORY, "no memory for a grammar");
-    for (size_t i = 0; good && i < g->nodes.count; i++)
-        begins[i] = grammar_bytes_of(g, &g->nodes.at[i]);
-    good = good && find_properties(g, begins, error) && check_recursion(g, parsed, error) &&
-           grammar_find_follows(g, begins, error);
-    free(begins);
-    if (!good) return false;
+    if (!grammar_begin_begins(g, error) || !find_properties(g, error) ||
+        !check_recursion(g, parsed, error) || !grammar_find_follows(g, error))
+        return false;
     grammar_find_shortest(g);
     return g->nodes.at[g->start].alive ||
            error_set(error, ERROR_FILE, "no text satisfies the grammar: its root never ends");

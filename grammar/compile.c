@@ -318,6 +318,7 @@ void grammar_close(Grammar *g) {
     free(g->nodes.at);
     free(g->edges.at);
     free(g->starts);
+    free(g->begins);
     free(g->follows);
     free(g->table);
     free(g);

@@ -12,15 +12,9 @@ enum { MOST_DESCENTS = 2 };
 static ByteSet find_bytes(const Automaton *m, uint32_t state) {
     const Grammar *g = m->grammar;
     const State *s = &m->states.at[state];
-    bool reads[256] = {false};
     ByteSet set = {0};
-    for (uint32_t i = 0; i < s->count; i++) {
-        const Node *n = &g->nodes.at[(uint32_t)m->places.at[s->first + i]];
-        for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
-            memset(reads + e->low, true, (size_t)(e->high - e->low) + 1);
-    }
-    for (int byte = 0; byte < 256; byte++)
-        set.bits[byte / 64] |= (uint64_t)reads[byte] << byte % 64;
+    for (uint32_t i = 0; i < s->count; i++)
+        byte_set_add(&set, &g->begins[(uint32_t)m->places.at[s->first + i]]);
     return set;
 }
 
@@ -31,11 +25,12 @@ static bool find_grounds(Masks *k, uint32_t state, Look *look, Error *error) {
     look->first = (uint32_t)k->grounds.count;
     for (size_t i = 0, n; good && i < count; i += n) {
         Ground ground = {.frame = (uint32_t)(places[i] >> 32)};
+        Look own;
         n = masks_same_frame(places + i, count - i);
         good = masks_move(k->automaton, places + i, n, FRAME_BOTTOM, &ground.state, error) &&
-               ARRAY_ROOM(&k->grounds, error);
+               masks_look(k, ground.state, false, &own, error) && ARRAY_ROOM(&k->grounds, error);
         if (!good) break;
-        ground.reads = find_bytes(k->automaton, ground.state);
+        ground.reads = own.reads;
         k->bytes += sizeof ground;
         k->grounds.at[k->grounds.count++] = ground;
     }

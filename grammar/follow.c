@@ -32,28 +32,31 @@ int byte_set_take(ByteSet *set) {
     return -1;
 }
 
-ByteSet grammar_bytes_of(const Grammar *g, const Node *n) {
-    ByteSet set = {0};
-    if (n->kind != NODE_BYTES) return set;
-    for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
-        for (int byte = e->low; byte <= e->high; byte++)
-            set.bits[byte / 64] |= (uint64_t)1 << byte % 64;
-    return set;
+bool grammar_begin_begins(Grammar *g, Error *error) {
+    g->begins = calloc(g->nodes.count, sizeof *g->begins);
+    if (!g->begins) return error_set(error, ERROR_MEMORY, "no memory for a grammar");
+    for (size_t i = 0; i < g->nodes.count; i++) {
+        const Node *n = &g->nodes.at[i];
+        if (n->kind != NODE_BYTES) continue;
+        for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
+            for (int byte = e->low; byte <= e->high; byte++)
+                g->begins[i].bits[byte / 64] |= (uint64_t)1 << byte % 64;
+    }
+    return true;
 }
 
-bool grammar_update_begins(const Grammar *g, size_t node, ByteSet *begins) {
+bool grammar_update_begins(Grammar *g, size_t node) {
     const Node *n = &g->nodes.at[node];
     if (n->kind == NODE_RETURN || n->kind == NODE_BYTES) return false;
     uint32_t first = n->kind == NODE_CALL ? g->starts[n->a] : n->a; // what comes before n->b
     bool passes =
         n->kind == NODE_SPLIT || g->nodes.at[first].empty || (n->kind == NODE_COUNT && !n->least);
-    bool changed = byte_set_add(&begins[node], &begins[first]);
-    return (passes && byte_set_add(&begins[node], &begins[n->b])) || changed;
+    bool changed = byte_set_add(&g->begins[node], &g->begins[first]);
+    return (passes && byte_set_add(&g->begins[node], &g->begins[n->b])) || changed;
 }
 
 typedef struct Follows {
     Grammar *grammar;
-    const ByteSet *begins;
     uint32_t *todo; // (n_nodes)
     bool *waits;    // (n_nodes) in `todo`
     size_t count;
@@ -77,17 +80,17 @@ static void spread(Follows *f, uint32_t node) {
         return;
     case NODE_SPLIT: add(f, n->a, &after); break;
     default: // a rule or a body, and n->b behind it
-        inside = f->begins[n->b];
+        inside = g->begins[n->b];
         if (g->nodes.at[n->b].empty) byte_set_add(&inside, &after);
-        if (n->kind == NODE_COUNT) byte_set_add(&inside, &f->begins[n->a]);
+        if (n->kind == NODE_COUNT) byte_set_add(&inside, &g->begins[n->a]);
         add(f, n->kind == NODE_CALL ? g->starts[n->a] : n->a, &inside);
     }
     add(f, n->b, &after);
 }
 
-bool grammar_find_follows(Grammar *g, const ByteSet *begins, Error *error) {
+bool grammar_find_follows(Grammar *g, Error *error) {
     size_t count = g->nodes.count;
-    Follows f = {.grammar = g, .begins = begins};
+    Follows f = {.grammar = g};
     g->follows = calloc(count, sizeof *g->follows);
     f.todo = malloc(count * sizeof *f.todo);
     f.waits = malloc(count * sizeof *f.waits);

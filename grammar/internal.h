@@ -109,6 +109,7 @@ typedef struct ByteSet {
 struct Grammar {
     ARRAY(Node) nodes;
     ARRAY(Edge) edges;
+    ByteSet *begins;      // (n_nodes) bytes that each may begin with; owned
     ByteSet *follows;     // (n_nodes) bytes that may come behind the rule or body of each; owned
     uint32_t *starts;     // (n_rules) owned
     uint32_t start;       // of root
@@ -132,15 +133,15 @@ bool grammar_add_edge(Grammar *grammar, uint8_t low, uint8_t high, uint32_t to, 
 // check.c: what the whole graph shows: which nodes are alive, left recursion. False: exit code
 // 3 or 5.
 bool grammar_check(Grammar *grammar, Parsed *parsed, Error *error);
-// follow.c. begins (n_nodes): the bytes that a node may begin with: at first those of a BYTES node,
-// then updated from what the others lead to until none changes; then the Grammar's `follows`.
-// False: exit code 5.
+// follow.c. The Grammar's `begins`: first of BYTES nodes, then each of the others updated from what
+// it leads to (true: it has more than before), until none changes; then `follows`. False: exit
+// code 5.
 bool byte_set_add(ByteSet *to, const ByteSet *from); // true: it has more than before
 ByteSet byte_set_common(const ByteSet *a, const ByteSet *b);
 int byte_set_take(ByteSet *set); // the least byte, which the set loses; -1: it is empty
-ByteSet grammar_bytes_of(const Grammar *grammar, const Node *node);
-bool grammar_update_begins(const Grammar *grammar, size_t node, ByteSet *begins);
-bool grammar_find_follows(Grammar *grammar, const ByteSet *begins, Error *error);
+bool grammar_begin_begins(Grammar *grammar, Error *error);
+bool grammar_update_begins(Grammar *grammar, size_t node);
+bool grammar_find_follows(Grammar *grammar, Error *error);
 // shortest.c: `shortest` of all nodes.
 void grammar_find_shortest(Grammar *grammar);
 // Sums of bytes; NO_END from NO_END on.
