@@ -15,9 +15,10 @@ enum { MOST_BYTES = 40 };     // of a breaker; the rest is left out
 enum { MOST_ROWS = 1 << 18 }; // of tokens, some 24 MB
 static const char *const DEFAULTS[] = {"\n", ":", "\"", "*"};
 
-static bool push_breaker(BreakerList *list, const DryBreaker *b, Error *error) {
-    // A token may hold the beginning of a breaker twice.
-    for (size_t i = list->count; i-- > 0 && list->at[i].head == b->head;)
+// Unless it is one of those from `first` on, of the same token and breaker: a token may hold the
+// beginning of a breaker twice.
+static bool push_breaker(BreakerList *list, size_t first, const DryBreaker *b, Error *error) {
+    for (size_t i = first; i < list->count; i++)
         if (!memcmp(&list->at[i], b, sizeof *b)) return true;
     if (list->count == MOST_ROWS)
         return error_set(error, ERROR_USAGE,
@@ -35,8 +36,8 @@ static bool push_breaker(BreakerList *list, const DryBreaker *b, Error *error) {
 }
 
 // The token `head` ends with the first bytes of the breaker: its others, as tokens.
-static bool add_tail(BreakerList *list, const Tokenizer *tokenizer, int32_t head, TextSpan rest,
-                     Error *error) {
+static bool add_tail(BreakerList *list, size_t first, const Tokenizer *tokenizer, int32_t head,
+                     TextSpan rest, Error *error) {
     IdList ids = {0};
     DryBreaker b = {.head = head};
     bool good = tokenizer_encode(tokenizer, &ids, rest.text, rest.length, false, error);
@@ -44,20 +45,21 @@ static bool add_tail(BreakerList *list, const Tokenizer *tokenizer, int32_t head
          b.tail_length++)
         b.tail[b.tail_length] = ids.ids[b.tail_length];
     id_list_free(&ids);
-    return good && push_breaker(list, &b, error);
+    return good && push_breaker(list, first, &b, error);
 }
 
 // What `token`, whose bytes are `piece`, is to one breaker.
 static bool add_token(BreakerList *list, const Tokenizer *tokenizer, int32_t token, TextSpan piece,
                       TextSpan breaker, Error *error) {
     DryBreaker whole = {.head = token};
+    size_t first = list->count;
     if (memmem(piece.text, piece.length, breaker.text, breaker.length))
-        return push_breaker(list, &whole, error);
+        return push_breaker(list, first, &whole, error);
     for (size_t at = 0; at < piece.length; at++) {
         size_t n = piece.length - at;
         if (n >= breaker.length || memcmp(piece.text + at, breaker.text, n) != 0) continue;
         TextSpan rest = {breaker.text + n, breaker.length - n};
-        if (!add_tail(list, tokenizer, token, rest, error)) return false;
+        if (!add_tail(list, first, tokenizer, token, rest, error)) return false;
     }
     return true;
 }
