@@ -178,10 +178,13 @@ static bool converse_typed(Chat *chat, Error *error) {
         }
         warned = false;
         line_editor_hush(chat->editor); // /save reads all of the model
+        interrupt_renew();              // a Ctrl-C before, between two lines, is over
         SlashResult what = slash_run(chat, &message);
         if (what == SLASH_EXIT) break;
         if (what == SLASH_DONE) continue;
-        if (message.size)
+        if (what == SLASH_RETRY)
+            good = conversation_retry(chat, &stop, error);
+        else if (message.size)
             good = conversation_answer(chat, (TextSpan){(const char *)message.bytes, message.size},
                                        &stop, error);
     }
@@ -223,6 +226,9 @@ bool chat_command(const Options *options, Error *error) {
     // Also after Ctrl-C or an error: what was said before is kept, whatever signal comes meanwhile.
     if (chat.opened) interrupt_renew();
     if (chat.opened) good = chat_session_save(&chat, !good, error) && good;
+    if (good && chat.transcript_failed)
+        good = error_set(error, ERROR_IO, "%s: the transcript is not complete",
+                         chat.options.transcript);
     interrupt_end();
     chat_session_close(chat.saved);
     limpid_sampler_close(chat.sampler);

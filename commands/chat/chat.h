@@ -65,6 +65,8 @@ typedef struct Chat {
     LineEditor *editor;              // NULL: none
     ChatSession *saved;              // owned; NULL: no --session
     int transcript;                  // a file descriptor; -1: none
+    bool transcript_failed;          // it is not complete
+    bool retries;                    // the message has had an answer, which leaves for another
     Buffer saved_last;               // what /save wrote, while nothing of it is taken back; owned
     double prompt_rate, decode_rate; // tokens/s of the last answer; 0: there was none
 } Chat;
@@ -87,6 +89,10 @@ bool conversation_check_system(const Chat *chat, int context, Error *error);
 // chat->full is set. False: as generation_run.
 bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *error);
 
+// The last message again: another answer takes the place of its answer, which stays where none
+// comes. There is a turn. False: as above.
+bool conversation_retry(Chat *chat, StopReason *stop, Error *error);
+
 bool conversation_add(Chat *chat, TextSpan user, TextSpan answer, Error *error); // false: code 5
 void conversation_undo(Chat *chat);  // forgets the last turn, if there is one
 void conversation_clear(Chat *chat); // forgets all of them, not the system message
@@ -108,15 +114,15 @@ void wrap_end(Wrap *wrap); // shows what is held back
 
 // ---- files ----
 
-// --transcript: begins the file, where one is wanted. False: exit code 2 or 4.
+// --transcript: begins the file, where one is wanted, and locks it. False: exit code 2 or 4.
 bool transcript_open(Chat *chat, Error *error);
-// Appends a line. False: exit code 4 or 5.
-bool transcript_add(const Chat *chat, const char *role, const void *text, size_t length,
-                    const char *stop, Error *error);
+// Appends the two lines of an exchange; `stop`: why the answer ended. False: exit code 4 or 5. At a
+// terminal that is said, and nothing more is written.
+bool transcript_add(Chat *chat, const Turn *turn, const char *stop, Error *error);
 
 // A line that says what is done with those before: "undo" takes back the newest exchange, "clear"
 // all, "load" puts a file in their place (`file`; else NULL). False: as above.
-bool transcript_event(const Chat *chat, const char *event, const char *file, Error *error);
+bool transcript_event(Chat *chat, const char *event, const char *file, Error *error);
 
 // Appends the JSON object that /save writes; `digest` is model_digest's.
 void conversation_print(Buffer *out, const Chat *chat, const char *digest);
@@ -153,11 +159,11 @@ void chat_session_close(ChatSession *session);
 bool message_read(Chat *chat, Buffer *message, const TextLimit *limit, LineEnd *end, Error *error);
 
 typedef enum SlashResult {
-    SLASH_DONE, // a command; what went wrong has been said
-    SLASH_SEND, // `message` is to be sent
+    SLASH_DONE,  // a command; what went wrong has been said
+    SLASH_SEND,  // `message` is to be sent
+    SLASH_RETRY, // the last message is
     SLASH_EXIT,
 } SlashResult;
 // Runs a message that begins with a slash, behind blanks or none; "//" sends the rest with one
-// slash. One of blanks alone is not sent. *message may become another text, which /retry sends
-// again.
+// slash. One of blanks alone is not sent.
 SlashResult slash_run(Chat *chat, Buffer *message);

@@ -357,7 +357,7 @@ static void tell_end(Chat *chat, const Generation *g) {
              shifts(chat) ? "" : "; /undo takes back an exchange, /clear begins anew");
     if (g->stop == STOP_LENGTH) note("the answer was ended at %zu tokens", g->ids.count);
     if (g->stop == STOP_LOOP) note("the answer was ended: it says the same over and over");
-    if (g->stop == STOP_INTERRUPT && !g->ids.count)
+    if (g->stop == STOP_INTERRUPT && !g->ids.count && !chat->retries)
         note("there was no answer yet: the message is forgotten");
 }
 
@@ -368,13 +368,10 @@ static bool keep_turn(Chat *chat, Turn *turn, const Generation *g, Error *error)
         turn_free(turn);
         return true;
     }
-    size_t user = turn->user.size, length = turn->answer.size;
     if (!push_turn(chat, turn, error)) return false;
-    const Turn *kept = &chat->turns[chat->n_turns - 1];
     StopReason stop = output_good() ? g->stop : STOP_INTERRUPT; // nobody reads on
-    return transcript_add(chat, "user", kept->user.bytes, user, NULL, error) &&
-           transcript_add(chat, "assistant", kept->answer.bytes, length, stop_reason_name(stop),
-                          error);
+    return (!chat->retries || transcript_event(chat, "undo", NULL, error)) &&
+           transcript_add(chat, &chat->turns[chat->n_turns - 1], stop_reason_name(stop), error);
 }
 
 // Before a message: *cached of its tokens are in the cache, and no others of the conversation where
@@ -432,6 +429,27 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
     if (good && output_good()) chat_introduce(chat);
     if (good && output_good() && !chat->options.quiet) print_statistics(&g);
     generation_free(&g);
+    return good;
+}
+
+bool conversation_retry(Chat *chat, StopReason *stop, Error *error) {
+    size_t n = chat->n_turns, left = chat->left;
+    Turn last = chat->turns[--chat->n_turns];
+    if (chat->left == n) chat->left--;
+    go_back(chat, &last);
+    chat->retries = true;
+    bool good = conversation_answer(chat, (TextSpan){(const char *)last.user.bytes, last.user.size},
+                                    stop, error);
+    chat->retries = false;
+    if (chat->n_turns == n) {
+        buffer_free(&chat->saved_last);
+        turn_free(&last);
+        return good;
+    }
+    chat->turns[chat->n_turns++] = last; // where it was before
+    if (chat->left < left) chat->left = left;
+    begin_anew(chat);
+    if (good) note("no other answer came: the one before stays");
     return good;
 }
 

@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 // Of a longer file the end is read; one that is longer than FILE_BYTES is cut to that end.
-enum { READ_BYTES = 256 << 10, FILE_BYTES = 1 << 20, PATH_BYTES = 4096 };
+// A longer message is not kept, so that it does not take the place of all others.
+enum { READ_BYTES = 256 << 10, FILE_BYTES = 1 << 20, MESSAGE_BYTES = 64 << 10, PATH_BYTES = 4096 };
 
 // A relative XDG_STATE_HOME is not used, as the XDG base directory specification has it.
 const char *history_path(char *out, size_t size) {
@@ -83,6 +84,7 @@ void history_load(const char *path, void (*each)(void *context, const char *text
                   void *context) {
     size_t size = 0;
     int file = open_history(path, O_RDWR);
+    if (file < 0) file = open_history(path, O_RDONLY); // then it is not cut
     if (file < 0) return;
     lock(file); // another chat appends before the cut or behind it
     char *bytes = read_end(file, &size);
@@ -129,6 +131,7 @@ static bool ends_with_line(int file, const Buffer *line) {
 // A message that is the last one already is not written again, as in the editor.
 void history_append(const char *path, const char *text, size_t length) {
     Buffer line = {0};
+    if (length > MESSAGE_BYTES) return;
     buffer_put(&line, "\n", 1);
     for (size_t i = 0; i < length; i++) {
         const char *escape = text[i] == '\n' ? "\\n" : text[i] == '\\' ? "\\\\" : NULL;

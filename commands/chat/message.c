@@ -70,9 +70,10 @@ static bool goes_on(Buffer *message, bool quoted) {
 bool message_read(Chat *chat, Buffer *message, const TextLimit *limit, LineEnd *end, Error *error) {
     Buffer line = {0};
     bool good = read_line(chat, "> ", message, limit, end, error);
-    bool quoted = good && *end == LINE_READ && begins_with_quotes(message);
+    bool quoted = good && *end == LINE_READ && begins_with_quotes(message), several = false;
     while (good && *end == LINE_READ && goes_on(message, quoted)) {
         good = read_line(chat, ". ", &line, limit, end, error);
+        several = true;
         buffer_put(message, "\n", 1);
         buffer_put(message, line.bytes, line.size);
         if (good && message->size > limit->bytes)
@@ -81,7 +82,9 @@ bool message_read(Chat *chat, Buffer *message, const TextLimit *limit, LineEnd *
     }
     if (good && *end == LINE_READ && quoted) unquote(message);
     if (message->failed) good = error_set(error, ERROR_MEMORY, "no memory for the message");
-    if (good && *end == LINE_READ && message->size && chat->editor)
+    // Several lines are work that is not lost where they are not sent.
+    bool kept = several || (good && *end == LINE_READ);
+    if (kept && message->size && chat->editor)
         line_editor_remember(chat->editor, (const char *)message->bytes, message->size);
     buffer_free(&line);
     return good;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct ChatSession {
@@ -223,6 +224,54 @@ static int tokens_in_cache(const Chat *chat) {
     return chat->begun && (size_t)length + pending == chat->accepted.count ? length : 0;
 }
 
+// Whether the name leads to nothing, or to the file that is locked, as long as that is a session.
+static bool is_still_ours(const ChatSession *s) {
+    Error problem = {0};
+    bool is_there;
+    if (access(s->out.path, F_OK)) return errno == ENOENT;
+    return locked_file_is_at(s->out.path, s->lock) &&
+           cache_file_is_one(s->out.path, &is_there, &problem);
+}
+
+// A name beside it that is free; owned. NULL: there is none, or no memory.
+static char *free_name(const char *path, Error *error) {
+    for (int i = 1; i < 100; i++) {
+        char *name = text_print(error, "%s.%d", path, i);
+        if (!name || access(name, F_OK)) return name;
+        free(name);
+    }
+    error_set(error, ERROR_IO, "%s: is no longer the session, and no name beside it is free", path);
+    return NULL;
+}
+
+// What has come to the name is not replaced.
+static bool write_beside(const ChatSession *s, const CacheContent *content, Error *error) {
+    char *name = free_name(s->out.path, error);
+    if (!name) return false;
+    OutputFile out = {.path = name, .inputs = s->out.inputs};
+    if (cache_file_write(&out, content, error))
+        error_set(error, ERROR_IO,
+                  "%s: another file has come to this name, and stays; the "
+                  "conversation is in %s",
+                  s->out.path, name);
+    free(name);
+    return false;
+}
+
+// Where there is no room for what the model has computed, the texts alone, which a model can read
+// again.
+static bool write_file(const ChatSession *s, CacheContent *content, Error *error) {
+    Error problem = {0};
+    if (!is_still_ours(s)) return write_beside(s, content, error);
+    if (cache_file_write(&s->out, content, &problem)) return true;
+    content->n_ids = 0;
+    content->cached = 0;
+    if (problem.code != ERROR_IO || !cache_file_write(&s->out, content, NULL))
+        return error_copy(error, &problem);
+    note("%s; kept without what the model has computed of it", problem.message);
+    return true;
+}
+
 // After a failure the file is written where something was said before it, and what hinders that is
 // said here: `error` has the failure.
 bool chat_session_save(Chat *chat, bool failed, Error *error) {
@@ -240,7 +289,7 @@ bool chat_session_save(Chat *chat, bool failed, Error *error) {
                             .text = {(const char *)text.bytes, text.size},
                             .cache = &chat->session.model->cache};
     bool good = !text.failed || error_set(&problem, ERROR_MEMORY, "no memory for the conversation");
-    good = good && cache_file_write(&s->out, &content, &problem);
+    good = good && write_file(s, &content, &problem);
     buffer_free(&text);
     s->is_new = s->is_new && !good;
     if (good && !chat->options.quiet)
@@ -256,8 +305,11 @@ void chat_session_close(ChatSession *s) {
     if (!s) return;
     cache_file_close(&s->file);
     // While it is locked, and is what the name leads to. An empty file says nothing that its
-    // absence does not.
-    if (s->is_new && locked_file_is_at(s->out.path, s->lock)) unlink(s->out.path);
+    // absence does not; another may have written into it.
+    struct stat state;
+    if (s->is_new && locked_file_is_at(s->out.path, s->lock) && !fstat(s->lock, &state) &&
+        !state.st_size)
+        unlink(s->out.path);
     if (s->lock >= 0) close(s->lock);
     file_set_free(&s->inputs);
     free(s);

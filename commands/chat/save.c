@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CHAT_FORMAT "limpid-chat 1"
@@ -124,37 +125,56 @@ bool transcript_open(Chat *chat, Error *error) {
                 inputs_check(&out, &chat->options, error);
     file_set_free(&inputs);
     if (!good) return false;
-    int new = chat->options.force ? O_TRUNC : O_EXCL;
-    chat->transcript = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | new, 0666);
-    return chat->transcript >= 0 || error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
+    bool force = chat->options.force, made;
+    if (!locked_file_open(path, O_WRONLY | O_APPEND, force, &chat->transcript, &made, error))
+        return false;
+    return made || !ftruncate(chat->transcript, 0) || errno == EINVAL || // a device
+           error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
 }
 
-static bool append_line(const Chat *chat, Buffer *line, Error *error) {
-    bool good = !line->failed || error_set(error, ERROR_MEMORY, "no memory for the transcript");
-    if (good && !write_whole(chat->transcript, line->bytes, line->size))
-        good = error_set(error, ERROR_IO, "%s: %s", chat->options.transcript, strerror(errno));
-    buffer_free(line);
-    return good;
+// Whole, or not at all.
+static bool append(Chat *chat, const Buffer *lines, Error *error) {
+    struct stat before;
+    bool known = !fstat(chat->transcript, &before);
+    if (lines->failed) return error_set(error, ERROR_MEMORY, "no memory for the transcript");
+    if (write_whole(chat->transcript, lines->bytes, lines->size)) return true;
+    error_set(error, ERROR_IO, "%s: %s", chat->options.transcript, strerror(errno));
+    if (known && ftruncate(chat->transcript, before.st_size)) errno = 0; // it ends in half a line
+    return false;
 }
 
-bool transcript_event(const Chat *chat, const char *event, const char *file, Error *error) {
+// At a terminal the conversation goes on without, and can be saved.
+static bool append_lines(Chat *chat, Buffer *lines, Error *error) {
+    Error problem = {0};
+    bool good = append(chat, lines, &problem);
+    buffer_free(lines);
+    if (good) return true;
+    if (!chat->typed) return error_copy(error, &problem);
+    note("%s; the conversation goes on without its transcript", problem.message);
+    close(chat->transcript);
+    chat->transcript = -1;
+    chat->transcript_failed = true;
+    return true;
+}
+
+bool transcript_event(Chat *chat, const char *event, const char *file, Error *error) {
     Buffer line = {0};
     if (chat->transcript < 0) return true;
     buffer_print(&line, "{\"event\":\"%s\"", event);
     if (file) buffer_print(&line, ",\"file\":");
     if (file) buffer_quote(&line, file, strlen(file));
     buffer_print(&line, "}\n");
-    return append_line(chat, &line, error);
+    return append_lines(chat, &line, error);
 }
 
-bool transcript_add(const Chat *chat, const char *role, const void *text, size_t length,
-                    const char *stop, Error *error) {
-    Buffer line = {0};
+bool transcript_add(Chat *chat, const Turn *turn, const char *stop, Error *error) {
+    Buffer lines = {0};
     if (chat->transcript < 0) return true;
-    put_message(&line, role, text, length);
-    if (stop) buffer_print(&line, ",\"stop\":\"%s\"", stop);
-    buffer_print(&line, "}\n");
-    return append_line(chat, &line, error);
+    put_message(&lines, "user", turn->user.bytes, turn->user.size);
+    buffer_print(&lines, "}\n");
+    put_message(&lines, "assistant", turn->answer.bytes, turn->answer.size);
+    buffer_print(&lines, ",\"stop\":\"%s\"}\n", stop);
+    return append_lines(chat, &lines, error);
 }
 
 // ---- reading ----

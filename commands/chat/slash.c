@@ -45,7 +45,7 @@ static const char *under_home(const char *path) {
 }
 
 // Appends to the transcript what was done with the messages before; a failure is only said.
-static void record(const Chat *chat, const char *event, const char *file) {
+static void record(Chat *chat, const char *event, const char *file) {
     Error error = {0};
     if (!transcript_event(chat, event, file, &error)) note("%s", error.message);
 }
@@ -102,14 +102,7 @@ static SlashResult undo(Chat *chat, const char *argument, Buffer *message) {
 }
 
 static SlashResult retry(Chat *chat, const char *argument, Buffer *message) {
-    (void)argument;
-    if (!chat->n_turns) return undo(chat, argument, message);
-    const Buffer *user = &chat->turns[chat->n_turns - 1].user;
-    message->size = 0;
-    buffer_put(message, user->bytes, user->size);
-    record(chat, "undo", NULL);
-    conversation_undo(chat);
-    return SLASH_SEND;
+    return chat->n_turns ? SLASH_RETRY : undo(chat, argument, message);
 }
 
 // ---- /set ----
@@ -145,10 +138,11 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
     (void)message;
     if (length < sizeof name) memcpy(name, argument, length);
     const OptionRow *row = row_to_set(name);
-    if (*name && !row) note("/set: there is no \"%s\"", name);
+    if (length && !row)
+        note("/set: there is no \"%.*s\"", (int)(length < 40 ? length : 40), argument);
     if (row && !*value) note("/set %s: the value is missing", name);
     if (!row || !*value) {
-        if (!*name) say_settings(chat);
+        if (!length) say_settings(chat);
         note("/set NAME VALUE: temperature, top-p, top-k, min-p, typical-p, repeat-penalty, "
              "repeat-last-n, presence-penalty, frequency-penalty, xtc-probability, xtc-threshold, "
              "dry-multiplier, dry-base, dry-allowed-length, dry-penalty-last-n, mirostat, "

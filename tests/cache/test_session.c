@@ -306,6 +306,26 @@ Test(session, is_of_one_run_at_a_time) {
     CHECK(access(unused, F_OK), "there is a file");
 }
 
+// What has come to the name meanwhile is not the session: it stays, and the conversation is beside
+// it.
+Test(session, does_not_replace_what_has_come_to_its_name) {
+    static const char *const COMES[] = {"rm $S; echo mine > $S", "echo mine > $S"};
+    for (int i = 0; i < 2; i++) {
+        const char *path = session_path(0, test_text("taken%d", i));
+        TestRun r = program_shell(test_text(
+            "S=%s; mkfifo $S.in; $RUN chat $MODEL --template llama2 -q -t 0 --max-tokens 3 "
+            "--session $S < $S.in & exec 3> $S.in; until [ -e $S ]; do sleep 0.05; done; "
+            "echo Tom >&3; sleep 0.5; %s; exec 3>&-; wait $!; echo \"status $?\"; cat $S",
+            path, COMES[i]));
+        CHECK(strstr(r.out, "status 4\nmine\n"), "%s: %s%s", COMES[i], r.out, r.err);
+        CHECK(strstr(r.err, "the conversation is in "), "%s", r.err);
+        test_run_free(&r);
+        r = program(CHAT "|--session|%s.1|-i|And then", small_model(), path);
+        check_status(&r, 0);
+        test_run_free(&r);
+    }
+}
+
 Test(session, that_is_empty_is_new_and_a_damaged_one_begins_anew_with_force) {
     char *path = session_path(0, "begins");
     size_t size;

@@ -1,5 +1,6 @@
 // A conversation at a terminal: commands, what stays in it and what leaves, and how an answer ends.
 // What the model was told is read in the transcript and in what /save wrote.
+#include "base/error.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
@@ -287,6 +288,68 @@ Test(conversation, a_message_that_does_not_fit_is_never_the_end) {
     CHECK_INT(count_of(r.out, "it was not sent"), 2);
     CHECK(strstr(r.out, "the message has, with the conversation before it, "), "%s", r.out);
     CHECK(strstr(r.out, "the last message and its answer are forgotten"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// Behind a longer system message the last message does not fit any more: nothing takes the place of
+// its answer, so that stays, and the transcript has no "undo".
+Test(conversation, a_retry_without_an_answer_loses_nothing) {
+    char longer[200] = "/system Be", more[700], kept[700];
+    for (int i = 0; i < 42; i++)
+        strcat(longer, " so");
+    strcat(longer, "\n");
+    const TypedKeys keys[] = {
+        {"> ", "Tom and the dog so so so so so so so so so so so so so so so so so so\n"},
+        {"> ", longer},
+        {"> ", "/retry\n"},
+        {"> ", "/stats\n"},
+        command(kept, "/save %s\n", "kept.json"),
+        {"> ", "\x04"}};
+    snprintf(more, sizeof more, "|-c|80|--max-tokens|9|--context-overflow|stop|--transcript|%s",
+             test_temporary("kept.jsonl"));
+    TestRun r = chat_typed(small_model(), more, keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "it was not sent") && strstr(r.out, "the one before stays"), "%s", r.out);
+    CHECK(strstr(r.out, "1 exchange; "), "%s", r.out);
+    char *saved = text_of("kept.json"), *lines = text_of("kept.jsonl");
+    CHECK(strstr(saved, "Tom and the dog") && strstr(saved, "\"assistant\""), "%s", saved);
+    CHECK_INT(count_of(lines, "\n"), 2);
+    CHECK(!strstr(lines, "undo"), "%s", lines);
+    free(saved);
+    free(lines);
+    test_run_free(&r);
+}
+
+// An exchange is there whole or not at all.
+Test(conversation, a_transcript_on_a_full_disk_ends_with_a_whole_exchange) {
+    const char *path = test_temporary("full.jsonl");
+    TestRun r = program_shell(test_text(
+        "ulimit -f 1; for i in 1 2 3 4 5 6 7 8 9; do echo \"The dog and the cat number $i ran all "
+        "day to the park and saw a bird that sang for a long time in a tall tree\"; done | $RUN "
+        "chat $MODEL --template llama2 -q -t 0 --max-tokens 9 --transcript %s",
+        path));
+    check_status(&r, ERROR_IO);
+    char *lines = text_of("full.jsonl");
+    int users = count_of(lines, "\"role\":\"user\"");
+    CHECK(users > 1 && users < 9, "%d", users);
+    CHECK_INT(count_of(lines, "\"role\":\"assistant\""), users);
+    CHECK_INT(count_of(lines, "\n"), 2 * users);
+    CHECK(lines[strlen(lines) - 1] == '\n', "%s", lines);
+    free(lines);
+    test_run_free(&r);
+}
+
+Test(conversation, a_transcript_is_of_one_run_at_a_time) {
+    const char *path = test_temporary("shared.jsonl");
+    TestRun r = program_shell(test_text(
+        "mkfifo %s.in; $RUN chat $MODEL --template llama2 -q -t 0 --max-tokens 3 --transcript %s < "
+        "%s.in & exec 3> %s.in; until [ -e %s ]; do sleep 0.05; done; echo Tom >&3; "
+        "until [ -s %s ]; do sleep 0.05; done; $RUN chat $MODEL --template llama2 -q -i Lily "
+        "--transcript %s --force; echo \"second $?\"; exec 3>&-; wait; cat %s",
+        path, path, path, path, path, path, path, path));
+    CHECK(strstr(r.out, "second 4"), "%s%s", r.out, r.err);
+    CHECK(strstr(r.err, "another run has it open"), "%s", r.err);
+    CHECK(strstr(r.out, "\"content\":\"Tom\"") && !strstr(r.out, "Lily"), "%s", r.out);
     test_run_free(&r);
 }
 

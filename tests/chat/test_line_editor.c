@@ -143,6 +143,36 @@ Test(line_editor, the_history_is_there_in_the_next_session_for_its_owner_alone) 
     free(history);
 }
 
+// Ctrl-D behind some lines ends the conversation, and what was typed is in the history; a paste of
+// more than 64 KB is not, which would take the place of all others.
+Test(line_editor, lines_that_were_not_sent_are_in_the_history_and_large_ones_are_not) {
+    enum { SIZE = 70000 };
+    char *paste = malloc(SIZE + 16);
+    strcpy(paste, "\x1b[200~");
+    memset(paste + 6, 'a', SIZE);
+    strcpy(paste + 6 + SIZE, "\x1b[201~\n");
+    const TypedKeys keys[] = {{MARK "> ", "one\n"},
+                              {MARK "> ", paste},
+                              {MARK "> ", "\"\"\"two\n"},
+                              {MARK ". ", "three\n"},
+                              {MARK ". ", "\x04"}};
+    check_messages("unsent", keys, COUNT(keys), "one\n\"\"\"two\\nthree\\n\n");
+    free(paste);
+}
+
+Test(line_editor, a_history_that_can_only_be_read_is_read) {
+    need_editor();
+    if (!geteuid()) SKIP("root writes to every file");
+    const char *path = use_history("readonly");
+    TestRun first = chat_typed("", (TypedKeys[]){{MARK "> ", "one\n"}, {MARK "> ", "\x04"}}, 2);
+    test_run_free(&first);
+    CHECK(!chmod(path, 0400));
+    TestRun r =
+        chat_typed("", (TypedKeys[]){{MARK "> ", "\x1b[A!"}, {"one!", "\x03"}, {"> ", "\x04"}}, 3);
+    CHECK(strstr(r.out, "one!"), "%s", r.out);
+    test_run_free(&r);
+}
+
 // A file over a megabyte is cut to its last part, but not where that is inside one long message.
 Test(line_editor, a_history_with_a_long_last_message_is_kept) {
     enum { SIZE = 1200000, LAST = 300000 };
