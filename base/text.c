@@ -42,6 +42,18 @@ void spans_sort(TextSpan *spans, size_t count) {
     if (count) qsort(spans, count, sizeof *spans, spans_compare);
 }
 
+size_t span_replace(char *out, TextSpan text, TextSpan from, TextSpan to) {
+    size_t length = 0;
+    for (size_t i = 0; i < text.length;) {
+        bool found =
+            text.length - i >= from.length && !memcmp(text.text + i, from.text, from.length);
+        memcpy(out + length, found ? to.text : text.text + i, found ? to.length : 1);
+        length += found ? to.length : 1;
+        i += found ? from.length : 1;
+    }
+    return length;
+}
+
 size_t span_common_prefix(TextSpan a, TextSpan b) {
     size_t most = a.length < b.length ? a.length : b.length, i = 0;
     while (i < most && a.text[i] == b.text[i])

@@ -17,7 +17,10 @@ bool span_equals(TextSpan span, const char *text);
 
 bool ends_with(const char *text, const char *end);
 
-int span_compare(TextSpan a, TextSpan b);          // as memcmp; a span sorts behind its beginnings
+int span_compare(TextSpan a, TextSpan b); // as memcmp; a span sorts behind its beginnings
+// Copies the text with `to` in place of each `from`, into `out`, which has room; returns the
+// length.
+size_t span_replace(char *out, TextSpan text, TextSpan from, TextSpan to);
 size_t span_common_prefix(TextSpan a, TextSpan b); // in bytes
 void spans_sort(TextSpan *spans, size_t count);
 // Sorts indices of spans by what they stand for, those of equal spans by themselves.

@@ -205,7 +205,12 @@ static bool next_answer(Part *part, Line *line, bool *end, Error *error) {
         return error_set(error, ERROR_FILE,
                          "%s: is not complete: start its run again with --resume", part->path);
     *end = answer_is_end(line);
-    if (*end) return check_end(part, line, error);
+    if (*end) {
+        if (!check_end(part, line, error) || !line_next(&part->reader, line, &ended, error))
+            return false;
+        return ended ||
+               error_set(error, ERROR_FILE, "%s: there is more behind its end", part->path);
+    }
     part->answers++;
     return true;
 }

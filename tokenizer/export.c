@@ -13,6 +13,7 @@
 #include "tokenizer/internal.h"
 #include "tokenizer/split/pretokenize.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // The inverse of open.c's open_vocabulary: convert writes a GGUF from any tokenizer file. Each
@@ -90,6 +91,19 @@ static uint64_t piece_type(const Vocabulary *v, size_t id, int unknown, bool all
     return type == TOKEN_UNDEFINED || type == TOKEN_UNKNOWN ? TOKEN_UNUSED : type;
 }
 
+// The library looks for user-defined pieces in a text whose spaces are escaped; GGUF has them with
+// spaces.
+static void put_piece(Buffer *out, const Vocabulary *v, size_t i) {
+    static const TextSpan SPACE = {" ", 1}, ESCAPED = {"\u2581", 3};
+    TextSpan piece = v->tokens[i];
+    bool user_defined = v->types && v->types[i] == TOKEN_USER_DEFINED;
+    char *escaped = user_defined ? malloc(ESCAPED.length * piece.length + 1) : NULL;
+    if (user_defined && !escaped) out->failed = true;
+    if (escaped) piece = (TextSpan){escaped, span_replace(escaped, piece, SPACE, ESCAPED)};
+    put_bytes(out, 1, piece.text, piece.length);
+    free(escaped);
+}
+
 // Order of the file: all pieces, then trainer_spec and normalizer_spec. "identity" replaces no
 // characters; spaces are escaped as U+2581, and extra ones are kept.
 static void write_model(Buffer *out, const Vocabulary *v) {
@@ -97,7 +111,7 @@ static void write_model(Buffer *out, const Vocabulary *v) {
     int unk = find_unknown(v);
     bool all_bytes = has_all_bytes(v);
     for (size_t i = 0; i < v->n_tokens; i++) {
-        put_bytes(&inner, 1, v->tokens[i].text, v->tokens[i].length);
+        put_piece(&inner, v, i);
         put_varint(&inner, 2 << 3 | 5);
         buffer_f32(&inner, v->scores ? v->scores[i] : 0.0f);
         put_number(&inner, 3, piece_type(v, i, unk, all_bytes));

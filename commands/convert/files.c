@@ -56,6 +56,9 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
     size_t length = slash ? (size_t)(slash - path) + 1 : 0;
     *place = (OutPlace){.kind = OUT_DIRECTORY};
     if (!*path) return error_set(error, ERROR_USAGE, "the output has no name");
+    if (!strcmp(path, "-"))
+        return error_set(error, ERROR_USAGE,
+                         "-: convert does not write to standard output (./- is a directory)");
     if (is_directory(path) || path[strlen(path) - 1] == '/')
         return join(place->directory, path, path[strlen(path) - 1] == '/' ? "" : "/", error) &&
                join(place->tensors, place->directory, SINGLE, error);
@@ -156,12 +159,20 @@ static bool check_source(const OutPlace *place, const char *model, Error *error)
         "the output's config.json would be written beside %.200s: give another directory", model);
 }
 
-// The name of another file of tensors in the directory, to which config.json may belong; "": none.
-// False: exit code 4 or 5, the directory cannot be read.
-static bool find_others(const OutPlace *place, char out[256], Error *error) {
-    // `config`: there is a config.json; `own`: and a file of tensors that this output would
-    // replace, so that config.json is most likely the old output's.
-    bool config = false, own = false;
+static bool has_tensors(const char *name) {
+    return ends_with(name, ".safetensors") || ends_with(name, ".gguf") ||
+           (ends_with(name, ".bin") && strcmp(name, TOKENS_FILE) != 0);
+}
+
+// Another file of tensors in the directory, and a file that may belong to it (config.json, a
+// tokenizer, ..) and would be replaced or removed; "": none. False: exit code 4 or 5, the directory
+// cannot be read.
+typedef struct Others {
+    char tensors[256], beside[256];
+} Others;
+
+static bool find_others(const OutPlace *place, Others *out, Error *error) {
+    bool own = false; // a file of tensors that this output would replace: the old output's
     DIR *entries = opendir(place->set.path);
     if (!entries && errno == ENOENT) return true;
     if (!entries)
@@ -169,25 +180,26 @@ static bool find_others(const OutPlace *place, char out[256], Error *error) {
                          place->set.path, strerror(errno));
     for (struct dirent *e; (e = readdir(entries));) {
         const char *name = e->d_name;
-        config |= !strcmp(name, CONFIG);
-        own |= !is_model_file(name) && place->set.owns(name, place->set.context);
-        if (!place->set.owns(name, place->set.context) && ends_with(name, ".safetensors"))
-            snprintf(out, 256, "%s", name);
+        bool owned = place->set.owns(name, place->set.context);
+        own |= !is_model_file(name) && owned;
+        if (is_model_file(name) && strcmp(out->beside, CONFIG) != 0)
+            snprintf(out->beside, sizeof out->beside, "%s", name);
+        if (!owned && has_tensors(name)) snprintf(out->tensors, sizeof out->tensors, "%s", name);
     }
     closedir(entries);
     // A directory's own model is the one that it is opened as.
-    if (!config || (own && place->kind == OUT_DIRECTORY)) *out = '\0';
+    if (!*out->beside || (own && place->kind == OUT_DIRECTORY)) *out->tensors = '\0';
     return true;
 }
 
-// With --force config.json would be replaced; it must not be the one of another model in the
+// With --force the files of a model would be replaced; they must not be those of another one in the
 // directory. Asked without it too, since --force is no way out there.
 static bool check_others(const OutPlace *place, Error *error) {
-    char other[256] = "";
-    if (!find_others(place, other, error)) return false;
-    return !*other || error_set(error, ERROR_USAGE,
-                                "%.250sconfig.json may be that of %.100s: give another directory",
-                                place->directory, other);
+    Others o = {0};
+    if (!find_others(place, &o, error)) return false;
+    return !*o.tensors || error_set(error, ERROR_USAGE,
+                                    "%.250s%.50s may be that of %.100s: give another directory",
+                                    place->directory, o.beside, o.tensors);
 }
 
 bool out_place_check(OutPlace *place, const Options *o, Error *error) {

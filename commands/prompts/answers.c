@@ -266,7 +266,16 @@ bool answers_next_kept(Answers *a, AnswerKey *key, bool *there, Error *error) {
     *there = false;
     if (!a->keeping) return true;
     if (!line_next(&a->kept, &line, &ended, error)) return false;
-    if (ended || line.cut || answer_is_end(&line)) return cut_to_size(a, error);
+    if (answer_is_end(&line)) {
+        size_t at = a->kept.line;
+        if (!line_next(&a->kept, &line, &ended, error)) return false;
+        if (!ended)
+            return error_set(error, ERROR_FILE,
+                             "%s: line %zu: there is more behind the end of the answers; --force "
+                             "begins anew",
+                             a->path, at + 1);
+    }
+    if (ended || line.cut) return cut_to_size(a, error);
     Error cause = {0};
     if (!answer_key(key, &line, &cause)) {
         // No run that was ended leaves such a line, so nobody knows what else is damaged.
@@ -373,7 +382,10 @@ void answers_put_end(Buffer *line, size_t count) {
 bool answers_finish(Answers *a, Error *error) {
     a->line.size = 0;
     answers_put_end(&a->line, a->count);
-    return append(a, &a->line, error) && sync_file(a, error);
+    if (!append(a, &a->line, error) || !sync_file(a, error)) return false;
+    return locked_file_is_at(a->path, a->file) ||
+           error_set(error, ERROR_IO, "%s: was removed or replaced meanwhile: the answers are lost",
+                     a->path);
 }
 
 void answers_close(Answers *a) {

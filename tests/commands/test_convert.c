@@ -10,6 +10,7 @@
 #include "weights/hf/safetensors.h"
 #include "weights/quant.h"
 
+#include <math.h>
 #include <sys/stat.h>
 
 // ---- one model, five containers ----
@@ -493,6 +494,25 @@ Test(convert, numbers_that_a_type_cannot_hold_are_refused_and_nothing_is_left) {
     check_number(65504, "f16", ERROR_NONE);
     check_number(1e5f, "bf16", ERROR_NONE);
     check_number(1e-42f, "f16", ERROR_NONE);
+}
+
+// With one such number every error that a K-quant looks at is beyond float32: no zeros.
+Test(convert, numbers_too_large_for_k_quants_are_no_zeros) {
+    static const DType TYPES[] = {DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+    static const float LARGE[] = {1e12f, -3e19f, 3e38f};
+    for (size_t t = 0; t < sizeof TYPES / sizeof *TYPES; t++)
+        for (size_t i = 0; i < 3; i++) {
+            float row[256], back[256], importance[256];
+            uint8_t block[300];
+            for (int k = 0; k < 256; k++)
+                row[k] = (float)(k % 7) * 0.01f - 0.02f;
+            row[77] = LARGE[i];
+            quantise_importance(importance, row, NULL, 256);
+            CHECK(quantise_searched(block, TYPES[t], row, importance, 256));
+            dequantise(back, TYPES[t], block, 256);
+            CHECK(!isfinite(back[77]) || fabsf(back[77] / row[77] - 1) < 0.1f,
+                  "type %d: %g from %g", (int)TYPES[t], (double)back[77], (double)row[77]);
+        }
 }
 
 // No type was asked for: what the model has is copied, of vectors as of matrices.

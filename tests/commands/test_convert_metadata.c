@@ -463,3 +463,42 @@ Test(convert_metadata, keys_that_llama_cpp_looks_for_are_there) {
         CHECK(memmem(bytes, size, KEYS[i], strlen(KEYS[i])), "no %s", KEYS[i]);
     free(bytes);
 }
+
+// GGUF spells a user-defined piece with spaces, tokenizer.model with U+2581, as the library looks
+// for it; both are found in a text.
+Test(convert_metadata, user_defined_spaces_are_spelt_as_each_format_does) {
+    static const char *const TOKENS[] = {"<unk>", "<s>", "</s>", "\u2581",
+                                         "a",     "b",   "  ",   "<0x0A>"};
+    static const int32_t TYPES[] = {2, 3, 3, 1, 1, 1, 4, 6};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, 8);
+    gguf_set_array(file, "tokenizer.ggml.token_type", GGUF_I32, TYPES, 8);
+    gguf_set_bool(file, "tokenizer.ggml.add_space_prefix", 0); // as Gemma has it
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *from = test_temporary("spaces.gguf"), *to = test_temporary("spaces");
+    const char *back = test_temporary("back.gguf");
+    test_write_file(from, bytes, size);
+    free(bytes);
+    TestRun run = program("convert|%s|%s|--type|f32", from, to);
+    if (strstr(run.err, "has no JSON")) SKIP("this build writes no directories");
+    check_status(&run, 0);
+    test_run_free(&run);
+    char *model = test_read_file(test_text("%s/tokenizer.model", to), &size);
+    CHECK(memmem(model, size, "\n\x06\u2581\u2581", 8), "the piece as the library has it");
+    free(model);
+    run = program("convert|%s|%s|--type|f32", to, back);
+    check_status(&run, 0);
+    test_run_free(&run);
+    const char *const ALL[] = {from, to, back};
+    for (int i = 0; i < 3; i++) {
+        run = program("tokenize|%s|-i|a  b", ALL[i]);
+        check_status(&run, 0);
+        CHECK(strstr(run.out, "4 6 5"), "%s: %s", ALL[i], run.out);
+        test_run_free(&run);
+    }
+    char *there = test_read_file(back, &size);
+    CHECK(memmem(there, size, "\x02\0\0\0\0\0\0\0  ", 10), "the piece as llama.cpp has it");
+    free(there);
+}

@@ -35,6 +35,27 @@ Test(convert_outputs, the_model_itself_is_never_replaced) {
     free(hard);
 }
 
+// A .bin or a GGUF beside has its tokenizer in files of these names: they stay.
+Test(convert_outputs, of_no_model_take_the_tokenizer_of_another) {
+    static const char *const MODELS[] = {"stories.bin", "m.gguf"};
+    char *from = strdup(conversion_tiny("third.gguf"));
+    for (int i = 0; i < 2; i++) {
+        char path[300];
+        const char *to = strdup(test_temporary(test_text("beside%d", i)));
+        CHECK_INT(mkdir(to, 0700), 0);
+        hf_write(to, MODELS[i], "a model");
+        hf_write(to, "merges.txt", "mine");
+        snprintf(path, sizeof path, "%s/x.safetensors", to);
+        const char *because =
+            test_text("merges.txt may be that of %s: give another directory", MODELS[i]);
+        check_no_conversion("%s|%s|--force", from, path, ERROR_USAGE, because);
+        check_no_conversion("%s|%s|--force", from, to, ERROR_USAGE, because);
+        CHECK_INT(test_entries(to), 2);
+        free((void *)to);
+    }
+    free(from);
+}
+
 // --force is not named where it is no way out.
 Test(convert_outputs, beside_another_model_wants_another_directory) {
     char *from = strdup(conversion_tiny("second.gguf")), *to = strdup(hf_tiny_model("taken", true));

@@ -118,6 +118,40 @@ Test(prompts_resume, a_file_cut_anywhere_is_finished) {
     free(f.wanted);
 }
 
+// It is not ours, and stays.
+Test(prompts_resume, what_is_behind_the_end_is_refused) {
+    static const char *const MORE[] = {"{\"mine\":\"notes\"}\n", "no newline"};
+    Files f = files_open(FEW);
+    for (int i = 0; i < 2; i++) {
+        size_t size, more = strlen(MORE[i]);
+        char *both = malloc(f.size + more);
+        memcpy(both, f.wanted, f.size);
+        memcpy(both + f.size, MORE[i], more);
+        test_write_file(f.out, both, f.size + more);
+        TestRun run = run_to(f.prompts, f.out, "|--resume");
+        check_refused(&run, 3, "there is more behind the end of the answers");
+        char *there = test_read_file(f.out, &size);
+        CHECK(size == f.size + more && !memcmp(there, both, size), "%zu bytes", size);
+        free(there);
+        free(both);
+    }
+    free(f.wanted);
+}
+
+// The answers are at no path: that is told.
+Test(prompts_resume, a_file_that_was_replaced_meanwhile_is_told) {
+    Files f = files_open(FEW);
+    TestRun run = program_shell(test_text(
+        "mkfifo %s.in; $RUN generate $MODEL --prompts %s.in --out %s -q & exec 3> %s.in; "
+        "head -n 2 %s >&3; until [ -s %s ]; do sleep 0.05; done; mv %s %s.old; "
+        "echo mine > %s; exec 3>&-; wait $!; echo \"status $?\"; cat %s",
+        f.prompts, f.prompts, f.out, f.prompts, f.prompts, f.out, f.out, f.out, f.out, f.out));
+    CHECK_STRING(run.out, "status 4\nmine\n");
+    CHECK(strstr(run.err, "was removed or replaced meanwhile"), "%s", run.err);
+    test_run_free(&run);
+    free(f.wanted);
+}
+
 Test(prompts_resume, without_a_file_it_begins_one) {
     Files f = files_open(FEW);
     run_well(f.prompts, f.out, "|--resume");

@@ -249,6 +249,13 @@ Test(shards, merge_names_a_file_that_is_missing_or_not_complete) {
     test_write_file(name, bytes, size - 10);
     run = program("merge|%s", other);
     check_refused(&run, 3, "is not complete: start its run again with --resume");
+    char *more = malloc(size + 5);
+    memcpy(more, bytes, size);
+    memcpy(more + size, "more\n", 5);
+    test_write_file(name, more, size + 5);
+    free(more);
+    run = program("merge|%s", other);
+    check_refused(&run, 3, "there is more behind its end");
     bytes[size - 2] = '\0'; // the last line is there, and one of the answers is not
     char *second = strchr(bytes, '\n') + 1, *third = strchr(second, '\n') + 1;
     bytes[size - 2] = '}';

@@ -23,17 +23,10 @@ bool spm_byte_spelling(TextSpan spelling, uint8_t *byte) {
     return true;
 }
 
-// Copies `from` with a space for each U+2581 and returns the length of the copy.
-// The copy is never longer than `from`.
+// Copies `from` with a space for each U+2581 and returns the length of the copy, which is never
+// longer than `from`.
 static size_t copy_unescaped(char *out, TextSpan from) {
-    size_t length = 0;
-    for (size_t i = 0; i < from.length;) {
-        bool space = from.length - i >= SPM_SPACE_LENGTH &&
-                     !memcmp(from.text + i, SPM_SPACE, SPM_SPACE_LENGTH);
-        out[length++] = space ? ' ' : from.text[i];
-        i += space ? SPM_SPACE_LENGTH : 1;
-    }
-    return length;
+    return span_replace(out, from, (TextSpan){SPM_SPACE, SPM_SPACE_LENGTH}, (TextSpan){" ", 1});
 }
 
 const char *spm_piece(Tokenizer *t, int32_t id, bool first, size_t *length) {

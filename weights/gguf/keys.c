@@ -385,6 +385,14 @@ static bool put_ids(const Put *p, const Vocabulary *v) {
 // The embedding may have more rows than there are tokens: they get names, as llama.cpp's converter
 // gives them. It may have fewer: tokens without a row cannot be used.
 //
+// llama.cpp's converter writes the user-defined pieces of SentencePiece with spaces, and llama.cpp
+// looks for them in the text as it is.
+static TextSpan spaced(Arena *arena, TextSpan piece, Error *error) {
+    char *text = arena_alloc(arena, piece.length + 1, 1, error);
+    if (!text) return (TextSpan){0};
+    return (TextSpan){text, span_replace(text, piece, (TextSpan){"\u2581", 3}, (TextSpan){" ", 1})};
+}
+
 // The lists are made anew in an arena of this function; gguf_put_* copies them into the keys.
 static bool put_tokens(const Put *p, const Vocabulary *v) {
     size_t rows = (size_t)p->config->vocab_size;
@@ -403,6 +411,8 @@ static bool put_tokens(const Put *p, const Vocabulary *v) {
         // -1e6: no merge can prefer a padding token.
         scores[i] = there && v->scores ? v->scores[i] : there ? 0.0f : -1e6f;
         types[i] = !there ? TOKEN_UNUSED : v->types ? v->types[i] : TOKEN_NORMAL;
+        if (good && there && types[i] == TOKEN_USER_DEFINED && !strcmp(v->model, "llama"))
+            good = (tokens[i] = spaced(&arena, tokens[i], p->error)).text;
     }
     if (good) gguf_put_texts(p->keys, "tokenizer.ggml.tokens", tokens, rows);
     if (good && v->scores) gguf_put_f32s(p->keys, "tokenizer.ggml.scores", scores, rows);

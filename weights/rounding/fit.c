@@ -126,5 +126,7 @@ Fit group_fit(const Group *g, const Levels *levels) {
         try_ends(&least, g, levels);
     for (int i = 0; i < ROUNDS && try(&least, g, levels, least.scale, least.offset); i++)
         continue;
+    // Every error is beyond float32: no scale holds these numbers, which the caller finds.
+    if (isinf(least.error)) least.scale = INFINITY;
     return least;
 }
