@@ -118,10 +118,11 @@ static bool find_tokens(OutPlace *place, const Options *o, Error *error) {
         return true;
     char *directory = model_directory(o->model, error);
     char *path = directory ? text_print(error, "%s%s", directory, TOKENS_FILE) : NULL;
+    bool good = path;
     place->takes_tokens = path && !access(path, F_OK);
     free(directory);
     free(path);
-    return path;
+    return good;
 }
 
 // What output_directory_check and the writer need to know of the set.
