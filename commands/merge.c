@@ -208,8 +208,9 @@ static bool next_answer(Part *part, Line *line, bool *end, Error *error) {
     if (*end) {
         if (!check_end(part, line, error) || !line_next(&part->reader, line, &ended, error))
             return false;
-        return ended ||
-               error_set(error, ERROR_FILE, "%s: there is more behind its end", part->path);
+        return ended || error_set(error, ERROR_FILE,
+                                  "%s: line %zu: there is more behind the end of the answers",
+                                  part->path, part->reader.line);
     }
     part->answers++;
     return true;

@@ -116,7 +116,8 @@ void wrap_end(Wrap *wrap); // shows what is held back
 
 // --transcript: begins the file, where one is wanted, and locks it. False: exit code 2 or 4.
 bool transcript_open(Chat *chat, Error *error);
-// Appends the two lines of an exchange; `stop`: why the answer ended. False: exit code 4 or 5. At a
+// Appends the two lines of an exchange, behind "undo" where it takes the place of the one before;
+// `stop`: why the answer ended. False: exit code 4 or 5. At a
 // terminal that is said, and nothing more is written.
 bool transcript_add(Chat *chat, const Turn *turn, const char *stop, Error *error);
 

@@ -370,8 +370,7 @@ static bool keep_turn(Chat *chat, Turn *turn, const Generation *g, Error *error)
     }
     if (!push_turn(chat, turn, error)) return false;
     StopReason stop = output_good() ? g->stop : STOP_INTERRUPT; // nobody reads on
-    return (!chat->retries || transcript_event(chat, "undo", NULL, error)) &&
-           transcript_add(chat, &chat->turns[chat->n_turns - 1], stop_reason_name(stop), error);
+    return transcript_add(chat, &chat->turns[chat->n_turns - 1], stop_reason_name(stop), error);
 }
 
 // Before a message: *cached of its tokens are in the cache, and no others of the conversation where

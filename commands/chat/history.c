@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 // Of a longer file the end is read; one that is longer than FILE_BYTES is cut to that end.
-// A longer message is not kept, so that it does not take the place of all others.
+// A message of more than MESSAGE_BYTES is not kept: it would take the place of all others.
 enum { READ_BYTES = 256 << 10, FILE_BYTES = 1 << 20, MESSAGE_BYTES = 64 << 10, PATH_BYTES = 4096 };
 
 // A relative XDG_STATE_HOME is not used, as the XDG base directory specification has it.

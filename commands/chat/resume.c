@@ -244,32 +244,33 @@ static char *free_name(const char *path, Error *error) {
     return NULL;
 }
 
-// What has come to the name is not replaced.
-static bool write_beside(const ChatSession *s, const CacheContent *content, Error *error) {
-    char *name = free_name(s->out.path, error);
-    if (!name) return false;
-    OutputFile out = {.path = name, .inputs = s->out.inputs};
-    if (cache_file_write(&out, content, error))
-        error_set(error, ERROR_IO,
-                  "%s: another file has come to this name, and stays; the "
-                  "conversation is in %s",
-                  s->out.path, name);
-    free(name);
-    return false;
-}
-
-// Where there is no room for what the model has computed, the texts alone, which a model can read
-// again.
-static bool write_file(const ChatSession *s, CacheContent *content, Error *error) {
+// Where there is no room for what the model has computed, the texts alone.
+static bool write_content(const OutputFile *out, CacheContent *content, Error *error) {
     Error problem = {0};
-    if (!is_still_ours(s)) return write_beside(s, content, error);
-    if (cache_file_write(&s->out, content, &problem)) return true;
+    if (cache_file_write(out, content, &problem)) return true;
     content->n_ids = 0;
     content->cached = 0;
-    if (problem.code != ERROR_IO || !cache_file_write(&s->out, content, NULL))
-        return error_copy(error, &problem);
-    note("%s; kept without what the model has computed of it", problem.message);
+    if (!cache_file_write(out, content, NULL)) return error_copy(error, &problem);
+    note("%s; the texts alone are kept, which the model reads again", problem.message);
     return true;
+}
+
+// What has come to the file's name is not replaced. *beside: it is written to another name, and
+// `error` says that.
+static bool write_file(const ChatSession *s, CacheContent *content, bool *beside, Error *error) {
+    *beside = false;
+    if (is_still_ours(s)) return write_content(&s->out, content, error);
+    char *name = free_name(s->out.path, error);
+    OutputFile out = {.path = name, .inputs = s->out.inputs};
+    *beside = name && write_content(&out, content, error);
+    const char *slash = *beside ? strrchr(name, '/') : NULL;
+    if (*beside)
+        error_set(error, ERROR_IO,
+                  "%s: another file has come to this name, and stays; the "
+                  "conversation is beside it, in %s",
+                  s->out.path, slash ? slash + 1 : name);
+    free(name);
+    return false;
 }
 
 // After a failure the file is written where something was said before it, and what hinders that is
@@ -278,6 +279,7 @@ bool chat_session_save(Chat *chat, bool failed, Error *error) {
     ChatSession *s = chat->saved;
     Buffer text = {0};
     Error problem = {0};
+    bool beside = false;
     if (!s || (!chat->n_turns && !s->is_there)) return true;
     if (failed && !chat->typed && chat->n_turns == s->n_turns) return true;
     conversation_print(&text, chat, s->digest);
@@ -289,7 +291,7 @@ bool chat_session_save(Chat *chat, bool failed, Error *error) {
                             .text = {(const char *)text.bytes, text.size},
                             .cache = &chat->session.model->cache};
     bool good = !text.failed || error_set(&problem, ERROR_MEMORY, "no memory for the conversation");
-    good = good && write_file(s, &content, &problem);
+    good = good && write_file(s, &content, &beside, &problem);
     buffer_free(&text);
     s->is_new = s->is_new && !good;
     if (good && !chat->options.quiet)
@@ -297,7 +299,7 @@ bool chat_session_save(Chat *chat, bool failed, Error *error) {
              chat->options.session);
     if (good) return true;
     if (!failed) return error_copy(error, &problem);
-    note("the conversation is lost: %s", problem.message);
+    note(beside ? "%s" : "the conversation is lost: %s", problem.message);
     return false;
 }
 

@@ -128,7 +128,7 @@ bool transcript_open(Chat *chat, Error *error) {
     bool force = chat->options.force, made;
     if (!locked_file_open(path, O_WRONLY | O_APPEND, force, &chat->transcript, &made, error))
         return false;
-    return made || !ftruncate(chat->transcript, 0) || errno == EINVAL || // a device
+    return made || !ftruncate(chat->transcript, 0) ||
            error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
 }
 
@@ -170,6 +170,7 @@ bool transcript_event(Chat *chat, const char *event, const char *file, Error *er
 bool transcript_add(Chat *chat, const Turn *turn, const char *stop, Error *error) {
     Buffer lines = {0};
     if (chat->transcript < 0) return true;
+    if (chat->retries) buffer_print(&lines, "{\"event\":\"undo\"}\n");
     put_message(&lines, "user", turn->user.bytes, turn->user.size);
     buffer_print(&lines, "}\n");
     put_message(&lines, "assistant", turn->answer.bytes, turn->answer.size);

@@ -58,7 +58,7 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
     if (!*path) return error_set(error, ERROR_USAGE, "the output has no name");
     if (!strcmp(path, "-"))
         return error_set(error, ERROR_USAGE,
-                         "-: convert does not write to standard output (./- is a directory)");
+                         "-: convert does not write to standard output (./- names a directory)");
     if (is_directory(path) || path[strlen(path) - 1] == '/')
         return join(place->directory, path, path[strlen(path) - 1] == '/' ? "" : "/", error) &&
                join(place->tensors, place->directory, SINGLE, error);
@@ -160,20 +160,20 @@ static bool check_source(const OutPlace *place, const char *model, Error *error)
         "the output's config.json would be written beside %.200s: give another directory", model);
 }
 
-static bool has_tensors(const char *name) {
-    return ends_with(name, ".safetensors") || ends_with(name, ".gguf") ||
-           (ends_with(name, ".bin") && strcmp(name, TOKENS_FILE) != 0);
-}
-
-// Another file of tensors in the directory, and a file that may belong to it (config.json, a
-// tokenizer, ..) and would be replaced or removed; "": none. False: exit code 4 or 5, the directory
-// cannot be read.
+// Another file of tensors in the directory, and a file that may belong to it and would be replaced
+// or removed; "": none. False: exit code 4 or 5, the directory cannot be read.
 typedef struct Others {
     char tensors[256], beside[256];
 } Others;
 
+// Beside .safetensors every file of a model may be theirs. A .bin of llama2.c has its tokenizer
+// beside it, and a GGUF nothing.
 static bool find_others(const OutPlace *place, Others *out, Error *error) {
-    bool own = false; // a file of tensors that this output would replace: the old output's
+    static const char TOKENIZER[] = "tokenizer.model";
+    // `own`: a file of tensors that this output would replace, so that the others are most likely
+    // the old output's.
+    bool own = false, tokenizer = false;
+    char bin[256] = "";
     DIR *entries = opendir(place->set.path);
     if (!entries && errno == ENOENT) return true;
     if (!entries)
@@ -183,13 +183,21 @@ static bool find_others(const OutPlace *place, Others *out, Error *error) {
         const char *name = e->d_name;
         bool owned = place->set.owns(name, place->set.context);
         own |= !is_model_file(name) && owned;
+        tokenizer |= !strcmp(name, TOKENIZER);
         if (is_model_file(name) && strcmp(out->beside, CONFIG) != 0)
             snprintf(out->beside, sizeof out->beside, "%s", name);
-        if (!owned && has_tensors(name)) snprintf(out->tensors, sizeof out->tensors, "%s", name);
+        if (!owned && ends_with(name, ".safetensors"))
+            snprintf(out->tensors, sizeof out->tensors, "%s", name);
+        if (ends_with(name, ".bin") && strcmp(name, TOKENS_FILE) != 0)
+            snprintf(bin, sizeof bin, "%s", name);
     }
     closedir(entries);
     // A directory's own model is the one that it is opened as.
     if (!*out->beside || (own && place->kind == OUT_DIRECTORY)) *out->tensors = '\0';
+    if (!*out->tensors && *bin && tokenizer && !own) {
+        memcpy(out->tensors, bin, sizeof bin);
+        memcpy(out->beside, TOKENIZER, sizeof TOKENIZER);
+    }
     return true;
 }
 

@@ -384,7 +384,9 @@ bool answers_finish(Answers *a, Error *error) {
     answers_put_end(&a->line, a->count);
     if (!append(a, &a->line, error) || !sync_file(a, error)) return false;
     return locked_file_is_at(a->path, a->file) ||
-           error_set(error, ERROR_IO, "%s: was removed or replaced meanwhile: the answers are lost",
+           error_set(error, ERROR_IO,
+                     "%s: no longer leads to the answers: the file was moved, replaced or removed "
+                     "meanwhile",
                      a->path);
 }
 

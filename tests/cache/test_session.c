@@ -307,23 +307,43 @@ Test(session, is_of_one_run_at_a_time) {
 }
 
 // What has come to the name meanwhile is not the session: it stays, and the conversation is beside
-// it.
+// it, also where a signal ends it.
 Test(session, does_not_replace_what_has_come_to_its_name) {
-    static const char *const COMES[] = {"rm $S; echo mine > $S", "echo mine > $S"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const COMES[] = {"rm $S; echo mine > $S; exec 3>&-",
+                                        "echo mine > $S; exec 3>&-",
+                                        "echo mine > $S; kill -TERM $!"};
+    for (int i = 0; i < 3; i++) {
         const char *path = session_path(0, test_text("taken%d", i));
         TestRun r = program_shell(test_text(
             "S=%s; mkfifo $S.in; $RUN chat $MODEL --template llama2 -q -t 0 --max-tokens 3 "
-            "--session $S < $S.in & exec 3> $S.in; until [ -e $S ]; do sleep 0.05; done; "
-            "echo Tom >&3; sleep 0.5; %s; exec 3>&-; wait $!; echo \"status $?\"; cat $S",
+            "--session $S --transcript $S.t < $S.in & exec 3> $S.in; echo Tom >&3; "
+            "until [ -s $S.t ]; do sleep 0.05; done; %s; wait $!; echo \"status $?\"; cat $S",
             path, COMES[i]));
-        CHECK(strstr(r.out, "status 4\nmine\n"), "%s: %s%s", COMES[i], r.out, r.err);
-        CHECK(strstr(r.err, "the conversation is in "), "%s", r.err);
+        CHECK(strstr(r.out, i < 2 ? "status 4\nmine\n" : "\nmine\n"), "%s: %s%s", COMES[i], r.out,
+              r.err);
+        CHECK(strstr(r.err, test_text("the conversation is beside it, in taken%d.1", i)), "%s",
+              r.err);
+        CHECK(!strstr(r.err, "lost"), "%s", r.err);
         test_run_free(&r);
         r = program(CHAT "|--session|%s.1|-i|And then", small_model(), path);
         check_status(&r, 0);
         test_run_free(&r);
     }
+}
+
+// A megabyte of keys and values has no room in 8 KB, and the texts have.
+Test(session, keeps_the_texts_where_there_is_no_room_for_the_rest) {
+    const char *path = session_path(0, "narrow");
+    TestRun r = program_shell(test_text(
+        "ulimit -f 16; echo \"Tom had a cat\" | $RUN chat $MODEL --template llama2 -q -t 0 "
+        "--max-tokens 9 --session %s",
+        path));
+    check_status(&r, 0);
+    CHECK(strstr(r.err, "the texts alone are kept"), "%s", r.err);
+    test_run_free(&r);
+    r = program(CHAT "|--session|%s|-i|And then", small_model(), path);
+    check_status(&r, 0);
+    test_run_free(&r);
 }
 
 Test(session, that_is_empty_is_new_and_a_damaged_one_begins_anew_with_force) {

@@ -4,6 +4,7 @@
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -324,17 +325,45 @@ Test(conversation, a_retry_without_an_answer_loses_nothing) {
 Test(conversation, a_transcript_on_a_full_disk_ends_with_a_whole_exchange) {
     const char *path = test_temporary("full.jsonl");
     TestRun r = program_shell(test_text(
-        "ulimit -f 1; for i in 1 2 3 4 5 6 7 8 9; do echo \"The dog and the cat number $i ran all "
+        "ulimit -f 4; for i in $(seq 40); do echo \"The dog and the cat number $i ran all "
         "day to the park and saw a bird that sang for a long time in a tall tree\"; done | $RUN "
-        "chat $MODEL --template llama2 -q -t 0 --max-tokens 9 --transcript %s",
+        "chat $MODEL --template llama2 -q -t 0 --max-tokens 9 --context-overflow shift "
+        "--transcript %s",
         path));
     check_status(&r, ERROR_IO);
     char *lines = text_of("full.jsonl");
     int users = count_of(lines, "\"role\":\"user\"");
-    CHECK(users > 1 && users < 9, "%d", users);
+    CHECK(users > 1 && users < 40, "%d", users);
     CHECK_INT(count_of(lines, "\"role\":\"assistant\""), users);
     CHECK_INT(count_of(lines, "\n"), 2 * users);
     CHECK(lines[strlen(lines) - 1] == '\n', "%s", lines);
+    free(lines);
+    test_run_free(&r);
+}
+
+// At a terminal the conversation goes on without it; a retry that did not fit takes nothing back.
+Test(conversation, a_full_transcript_does_not_end_what_is_typed) {
+    const char *path = test_temporary("typed.jsonl");
+    static const TypedKeys KEYS[] = {{"> ", "Tom had a cat\n"},
+                                     {"> ", "/retry\n"},
+                                     {"> ", "The dog ran\n"},
+                                     {"> ", "/stats\n"},
+                                     {"> ", "\x04"}};
+    struct rlimit before, limit;
+    CHECK(!getrlimit(RLIMIT_FSIZE, &before));
+    limit = before;
+    limit.rlim_cur = 200;
+    CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+    TestRun r = chat_typed("builtin", test_text("|--max-tokens|20|--transcript|%s", path), KEYS,
+                           COUNT(KEYS));
+    CHECK(!setrlimit(RLIMIT_FSIZE, &before));
+    CHECK(r.status == 4, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "goes on without its transcript") && strstr(r.out, "2 exchanges; "), "%s",
+          r.out);
+    CHECK(strstr(r.out, "the transcript is not complete"), "%s", r.out);
+    char *lines = text_of("typed.jsonl");
+    CHECK_INT(count_of(lines, "\n"), 2);
+    CHECK(!strstr(lines, "undo") && strstr(lines, "Tom had a cat"), "%s", lines);
     free(lines);
     test_run_free(&r);
 }

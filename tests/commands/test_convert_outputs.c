@@ -35,25 +35,40 @@ Test(convert_outputs, the_model_itself_is_never_replaced) {
     free(hard);
 }
 
-// A .bin or a GGUF beside has its tokenizer in files of these names: they stay.
-Test(convert_outputs, of_no_model_take_the_tokenizer_of_another) {
-    static const char *const MODELS[] = {"stories.bin", "m.gguf"};
-    char *from = strdup(conversion_tiny("third.gguf"));
-    for (int i = 0; i < 2; i++) {
-        char path[300];
-        const char *to = strdup(test_temporary(test_text("beside%d", i)));
-        CHECK_INT(mkdir(to, 0700), 0);
-        hf_write(to, MODELS[i], "a model");
-        hf_write(to, "merges.txt", "mine");
-        snprintf(path, sizeof path, "%s/x.safetensors", to);
-        const char *because =
-            test_text("merges.txt may be that of %s: give another directory", MODELS[i]);
-        check_no_conversion("%s|%s|--force", from, path, ERROR_USAGE, because);
-        check_no_conversion("%s|%s|--force", from, to, ERROR_USAGE, because);
-        CHECK_INT(test_entries(to), 2);
-        free((void *)to);
-    }
+// A .bin beside has its tokenizer in a file of a model's name: it stays. A GGUF has none.
+Test(convert_outputs, beside_a_bin_leave_its_tokenizer) {
+    char path[300], *from = strdup(conversion_tiny("third.gguf"));
+    char *to = strdup(test_temporary("beside"));
+    const char *because = "tokenizer.model may be that of stories.bin: give another directory";
+    CHECK_INT(mkdir(to, 0700), 0);
+    hf_write(to, "stories.bin", "a model");
+    hf_write(to, "tokenizer.model", "its tokenizer");
+    snprintf(path, sizeof path, "%s/x.safetensors", to);
+    check_no_conversion("%s|%s|--force", from, path, ERROR_USAGE, because);
+    check_no_conversion("%s|%s|--force", from, to, ERROR_USAGE, because);
+    CHECK_INT(test_entries(to), 2);
     free(from);
+    free(to);
+}
+
+Test(convert_outputs, beside_a_gguf_are_replaced_with_force) {
+    char path[300], *from = strdup(conversion_tiny("fourth.gguf"));
+    char *to = strdup(test_temporary("beside-gguf"));
+    CHECK_INT(mkdir(to, 0700), 0);
+    hf_write(to, "m.gguf", "a model");
+    snprintf(path, sizeof path, "%s/x.safetensors", to);
+    for (int i = 0; i < 2; i++) {
+        TestRun run = program("convert|%s|%s%s", from, path, i ? "|--force" : "");
+        if (strstr(run.err, "has no JSON")) SKIP("this build writes no directories");
+        check_status(&run, 0);
+        test_run_free(&run);
+    }
+    size_t size;
+    char *model = hf_read(to, "m.gguf", &size);
+    CHECK(size == 7 && !memcmp(model, "a model", 7), "%zu bytes", size);
+    free(model);
+    free(from);
+    free(to);
 }
 
 // --force is not named where it is no way out.

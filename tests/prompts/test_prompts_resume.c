@@ -138,7 +138,7 @@ Test(prompts_resume, what_is_behind_the_end_is_refused) {
     free(f.wanted);
 }
 
-// The answers are at no path: that is told.
+// The path leads to another file: that is told.
 Test(prompts_resume, a_file_that_was_replaced_meanwhile_is_told) {
     Files f = files_open(FEW);
     TestRun run = program_shell(test_text(
@@ -147,7 +147,7 @@ Test(prompts_resume, a_file_that_was_replaced_meanwhile_is_told) {
         "echo mine > %s; exec 3>&-; wait $!; echo \"status $?\"; cat %s",
         f.prompts, f.prompts, f.out, f.prompts, f.prompts, f.out, f.out, f.out, f.out, f.out));
     CHECK_STRING(run.out, "status 4\nmine\n");
-    CHECK(strstr(run.err, "was removed or replaced meanwhile"), "%s", run.err);
+    CHECK(strstr(run.err, "no longer leads to the answers"), "%s", run.err);
     test_run_free(&run);
     free(f.wanted);
 }

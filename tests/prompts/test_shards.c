@@ -255,7 +255,7 @@ Test(shards, merge_names_a_file_that_is_missing_or_not_complete) {
     test_write_file(name, more, size + 5);
     free(more);
     run = program("merge|%s", other);
-    check_refused(&run, 3, "there is more behind its end");
+    check_refused(&run, 3, "there is more behind the end of the answers");
     bytes[size - 2] = '\0'; // the last line is there, and one of the answers is not
     char *second = strchr(bytes, '\n') + 1, *third = strchr(second, '\n') + 1;
     bytes[size - 2] = '}';

@@ -382,9 +382,6 @@ static bool put_ids(const Put *p, const Vocabulary *v) {
     return true;
 }
 
-// The embedding may have more rows than there are tokens: they get names, as llama.cpp's converter
-// gives them. It may have fewer: tokens without a row cannot be used.
-//
 // llama.cpp's converter writes the user-defined pieces of SentencePiece with spaces, and llama.cpp
 // looks for them in the text as it is.
 static TextSpan spaced(Arena *arena, TextSpan piece, Error *error) {
@@ -393,6 +390,9 @@ static TextSpan spaced(Arena *arena, TextSpan piece, Error *error) {
     return (TextSpan){text, span_replace(text, piece, (TextSpan){"\u2581", 3}, (TextSpan){" ", 1})};
 }
 
+// The embedding may have more rows than there are tokens: they get names, as llama.cpp's converter
+// gives them. It may have fewer: tokens without a row cannot be used.
+//
 // The lists are made anew in an arena of this function; gguf_put_* copies them into the keys.
 static bool put_tokens(const Put *p, const Vocabulary *v) {
     size_t rows = (size_t)p->config->vocab_size;
