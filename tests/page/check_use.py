@@ -109,8 +109,7 @@ def check_arrows(browser):
     browser.run("(choose({position: 3}), document.querySelector('#lens .scroll').style.width = '200px', document.querySelector('#lens .scroll').focus(), 0)")
     browser.run("(document.querySelector('#lens .scroll').scrollLeft = 0)")
     browser.key("ArrowRight")
-    browser.settle(0.3)
-    check(browser.run("document.querySelector('#lens .scroll').scrollLeft") > 0, "an arrow does not scroll the box of the lens")
+    browser.wait_for("document.querySelector('#lens .scroll').scrollLeft > 0")  # an arrow scrolls the box, smoothly
     check(browser.run("chosen.position") == 3, "an arrow in a box that scrolls chose position", browser.run("chosen.position"))
     browser.run("(document.querySelector('#lens .scroll').style.width = '', document.activeElement.blur(), 0)")
     left, top, width, height = browser.run(f"(v => [v.left, v.top, v.columnWidth, v.rowHeight])({view('lens')})")
@@ -143,11 +142,9 @@ def check_touch(browser):
         show(browser, name)
         x, y = browser.run(f"(v => {place})({view(name)})")
         browser.tap(*browser.place(f"#{name} canvas", x, y))
-        browser.settle(0.4)
-        check(browser.run(tip).startswith(wanted), f"a tap in {name} shows", browser.run(tip) or "nothing")
+        browser.wait_for(f"{tip}.startsWith({wanted!r})")
         browser.tap(*browser.place(f"#{name} .says"))
-        browser.settle(0.4)
-        check(browser.run(tip) == "", "after a tap elsewhere the tip is still", browser.run(tip))
+        browser.wait_for(f"{tip} === ''")
     browser.send("Emulation.setTouchEmulationEnabled", enabled=False)
 
 
