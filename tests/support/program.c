@@ -165,6 +165,12 @@ static bool press(TestRun *run, int terminal, const TypedKeys *keys, int number,
     return waits || write(terminal, keys->keys, strlen(keys->keys)) > 0;
 }
 
+// It can still be waited for.
+static bool has_ended(pid_t child) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == child;
+}
+
 static TestRun typed_at(const char *line, const TypedKeys *typed, size_t count, int number) {
     Words words;
     split(&words, line);
@@ -181,9 +187,13 @@ static TestRun typed_at(const char *line, const TypedKeys *typed, size_t count, 
     }
     TestRun run = screen_open();
     size_t next = 0, seen = 0;
-    while (screen_read(&run, terminal))
-        while (next < count && press(&run, terminal, &typed[next], number, &seen))
-            next++;
+    for (bool ended = false; !ended;) { // a read may fail while the program goes on
+        ended = has_ended(child);
+        for (; screen_read(&run, terminal); ended = false)
+            while (next < count && press(&run, terminal, &typed[next], number, &seen))
+                next++;
+        if (!ended) usleep(1000);
+    }
     run.status = wait_status(child);
     close(terminal);
     return run;
