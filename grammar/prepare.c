@@ -164,7 +164,8 @@ static bool find_sets(Search *s, uint32_t start) {
     return true;
 }
 
-// What is too ambiguous is an error where a text comes to it, and what takes long does so there.
+// Preparing goes on where the grammar is too ambiguous or the work over: a text that comes to such
+// a place is refused there, or waits there.
 static bool goes_on(bool good, Error *cause) {
     if (good || cause->code != ERROR_FILE) return good;
     *cause = (Error){0};

@@ -475,12 +475,8 @@ Test(convert_metadata, user_defined_spaces_are_spelt_as_each_format_does) {
     gguf_set_array(file, "tokenizer.ggml.token_type", GGUF_I32, TYPES, 8);
     gguf_set_bool(file, "tokenizer.ggml.add_space_prefix", 0); // as Gemma has it
     size_t size;
-    uint8_t *bytes = gguf_write(file, &size);
-    gguf_file_free(file);
-    const char *from = test_temporary("spaces.gguf"), *to = test_temporary("spaces");
+    const char *from = conversion_gguf("spaces.gguf", file), *to = test_temporary("spaces");
     const char *back = test_temporary("back.gguf");
-    test_write_file(from, bytes, size);
-    free(bytes);
     TestRun run = program("convert|%s|%s|--type|f32", from, to);
     if (strstr(run.err, "has no JSON")) SKIP("this build writes no directories");
     check_status(&run, 0);

@@ -1,5 +1,6 @@
 // selftest as a user calls it: files of every container and family, its output, its errors.
 #include "base/error.h"
+#include "tests/support/files/conversions.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
@@ -215,12 +216,7 @@ Test(selftest_golden, public_file_has_them_from_its_path) {
 Test(selftest_golden, refuses_a_model_of_too_short_a_context) {
     GgufFile *file = gguf_tiny_llama();
     gguf_set_u32(file, "llama.context_length", 40);
-    size_t size;
-    uint8_t *bytes = gguf_write(file, &size);
-    gguf_file_free(file);
-    const char *path = test_temporary("short.gguf");
-    test_write_file(path, bytes, size);
-    free(bytes);
+    const char *path = conversion_gguf("short.gguf", file);
     TestRun r = program("selftest|--golden|%s", path);
     check_status(&r, ERROR_FILE);
     CHECK(strstr(r.err,

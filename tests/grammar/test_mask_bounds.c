@@ -205,7 +205,8 @@ static bool within(const ByteSet *a, const ByteSet *b) {
     return true;
 }
 
-// By hand: x is followed by "b" and, in y, by what y is, and by "d" where the last may be missing.
+// By hand: behind x come the ">" of another x, the "b" of root, and in y a "d" or the "c" before
+// it.
 Test(mask_bounds, exits_go_on_with_what_follows) {
     static const char GRAMMAR[] = "root ::= x \"b\" | \"(\" y \")\"\n"
                                   "x ::= \"<\" x \">\" | [m-z]+\n"

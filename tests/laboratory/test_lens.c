@@ -2,6 +2,7 @@
 // trace, its statistics follow from its logits, and the parts of a logit add up to it.
 #include "base/error.h"
 #include "commands/lens/distribution.h"
+#include "tests/support/files/conversions.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
@@ -277,12 +278,7 @@ Test(lens, marks_a_label_that_it_cuts) {
     const char *tokens[] = {"<unk>", "<s>", "</s>", "\u2581", "a", "b", letters, "<0x0A>"};
     GgufFile *file = gguf_tiny_llama();
     gguf_set_strings(file, "tokenizer.ggml.tokens", tokens, 8);
-    size_t size;
-    uint8_t *bytes = gguf_write(file, &size);
-    gguf_file_free(file);
-    const char *path = test_temporary("letters.gguf");
-    test_write_file(path, bytes, size);
-    free(bytes);
+    const char *path = conversion_gguf("letters.gguf", file);
     TestRun r = program("lens|%s|--prompt-ids|4,6,5", path);
     check_status(&r, 0);
     letters[44] = '\0'; // 22 letters, and three bytes of the mark
