@@ -1,7 +1,7 @@
 // Where the files gather (the stage), and the one step that puts them in their place.
 //
-//   output_directory_check    resolve the path -> examine what is there -> can it be exchanged?
-//   directory_writer_open     the same -> remove leftovers -> make the stage -> rehearse
+//   directory_writer_open     resolve the path -> examine what is there -> can it be exchanged?
+//                             -> remove leftovers -> make the stage -> rehearse
 //   directory_writer_file     a path inside the stage
 //   directory_writer_finish   RENAME: rename the stage        MOVE: move its files
 //                             EXCHANGE: link the other files into it, exchange, remove the old
@@ -207,13 +207,6 @@ static void release(DirectoryWriter *w) {
     arena_free(&w->arena);
 }
 
-bool output_directory_check(const OutputDirectory *out, Error *error) {
-    DirectoryWriter w;
-    bool good = prepare(&w, out, error);
-    release(&w);
-    return good;
-}
-
 // ---- the stage ----
 
 static const char *home_path(const DirectoryWriter *w) {
@@ -330,6 +323,12 @@ DirectoryWriter *directory_writer_open(const OutputDirectory *out, Error *error)
     if (good) return w;
     directory_writer_close(w);
     return NULL;
+}
+
+bool output_directory_check(const OutputDirectory *out, Error *error) {
+    DirectoryWriter *begun = directory_writer_open(out, error);
+    directory_writer_close(begun);
+    return begun;
 }
 
 const char *directory_writer_file(DirectoryWriter *w, const char *name, Error *error) {

@@ -47,9 +47,10 @@ typedef struct OutputDirectory {
     const char *last; // the file that is put in its place last
 } OutputDirectory;
 
-// Whether the set may be put there. False, with the path in the message: exit code 2 where a file
-// of the set is one of `inputs`, or is there without `force`, or the directory cannot be exchanged;
-// 4 where the path is no directory or cannot be looked at; 5.
+// Whether the set may be put there, and can be: what directory_writer_open does is begun and given
+// up. False, with the path in the message: exit code 2 where a file of the set is one of `inputs`,
+// or is there without `force`, or the directory cannot be exchanged, or the file system exchanges
+// none; 4 where the path is no directory, cannot be looked at or cannot be written to; 5.
 bool output_directory_check(const OutputDirectory *out, Error *error);
 
 // Makes the directory in which the files gather, and tries an exchange where there will be one.

@@ -74,8 +74,9 @@ static bool may_replace(const FileWriter *file, const struct stat *status, Error
     return file->force || refuse_existing(file->path, error);
 }
 
-// Where the path leads, and the mode of the file that will be replaced (0: there is none).
-static bool resolve(FileWriter *file, const OutputFile *out, mode_t *mode, Error *error) {
+// Where the path leads, and what is known of the file that will be replaced (st_mode 0: there is
+// none).
+static bool resolve(FileWriter *file, const OutputFile *out, struct stat *there, Error *error) {
     struct stat status;
     file->path = out->shown ? out->shown : out->path;
     file->path = arena_text(&file->arena, file->path, strlen(file->path), error);
@@ -96,14 +97,19 @@ static bool resolve(FileWriter *file, const OutputFile *out, mode_t *mode, Error
         if (!file->target) return false;
         if (stat(file->target, &status)) return fail(file, error, "look at it");
     }
-    *mode = status.st_mode & 0777;
+    *there = status;
     return may_replace(file, &status, error);
 }
 
 bool output_file_check(const OutputFile *out, Error *error) {
+    if (!out->grows) {
+        FileWriter *begun = file_writer_open(out, 0, error);
+        file_writer_close(begun);
+        return begun;
+    }
     FileWriter file = {0};
-    mode_t mode = 0;
-    bool good = resolve(&file, out, &mode, error);
+    struct stat there = {0};
+    bool good = resolve(&file, out, &there, error);
     arena_free(&file.arena);
     return good;
 }
@@ -257,22 +263,31 @@ static bool reserve(FileWriter *file, Error *error) {
     return error_prefix(error, file->path);
 }
 
+// The new file belongs to whom the one that it replaces does, and is as open to others. What this
+// user may not set is no reason to fail; a group that cannot be given gets no more than others.
+static void take_rights(const FileWriter *file, const struct stat *there) {
+    mode_t mode = there->st_mode & 0777;
+    if (!mode) return;
+    if (fchown(file->descriptor, there->st_uid, there->st_gid) &&
+        fchown(file->descriptor, (uid_t)-1, there->st_gid))
+        mode = (mode & 0707) | (mode & 07) << 3;
+    if (fchmod(file->descriptor, mode)) errno = 0;
+}
+
 FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error) {
     FileWriter *file = calloc(1, sizeof *file);
     if (!file) {
         error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", sizeof *file);
         return NULL;
     }
-    mode_t mode = 0;
+    struct stat there = {0};
     file->directory = file->descriptor = file->lock = -1;
     file->size = size;
     file->stop = out->stop;
-    bool good = resolve(file, out, &mode, error) && open_directory(file, error);
+    bool good = resolve(file, out, &there, error) && open_directory(file, error);
     if (good) remove_leftovers(file);
     good = good && open_descriptor(file, error) && reserve(file, error);
-    // The new file is as open to others as the one it replaces; not being allowed to say so is no
-    // reason to fail.
-    if (good && mode && fchmod(file->descriptor, mode)) errno = 0;
+    if (good) take_rights(file, &there);
     if (good) return file;
     file_writer_close(file);
     return NULL;

@@ -29,23 +29,26 @@ typedef struct OutputFile {
     const char *shown;     // the path in messages; NULL: `path`
     const FileSet *inputs; // what this run reads, by any name; borrowed until close. NULL: nothing
     bool force;            // replace a file that is there
+    bool grows;            // the caller opens the file itself and writes at its end
     // NULL, or what ends put and finish while it is not 0; a signal handler may set it.
     const int *stop;
 } OutputFile;
 
-// Whether the file may be put there. A symbolic link is followed: the file that it leads to is what
-// is checked and replaced, and the link stays; one that leads nowhere is refused. False, with the
-// path in the message: exit code 2 where it is one of `inputs`, or is there without `force`, or is
-// "-", which people write for standard output; 4 where it is no regular file, or cannot be looked
-// at; 5.
+// Whether the file may be put there, and can be: one is begun in its directory and given up. A
+// symbolic link is followed: the file that it leads to is what is checked and replaced, and the
+// link stays; one that leads nowhere is refused. False, with the path in the message: exit code 2
+// where it is one of `inputs`, or is there without `force`, or is "-", which people write for
+// standard output; 4 where it is no regular file, cannot be looked at, or, unless it grows in
+// place, its directory is not there or takes no files; 5.
 bool output_file_check(const OutputFile *out, Error *error);
 
 // Whether two paths name one file to be written, which need not exist: links are followed, and
 // other ways to its directory are the same.
 bool output_files_same(const char *a, const char *b);
 
-// Begins a file of `size` bytes and reserves space for it where the file system can. NULL: as
-// output_file_check, and exit code 4 where there is no such directory or no space.
+// Begins a file of `size` bytes and reserves space for it where the file system can. One that
+// replaces another has its mode, and its owner where this user may give it. NULL: as
+// output_file_check, and exit code 4 where there is no space.
 FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error);
 
 // data[bytes] at `offset`, in any order, inside `size`. False: exit code 4, or 130 (*stop).

@@ -316,16 +316,13 @@ static void sink_free(Sink *sink) {
 
 // ---- the recording ----
 
-// The size is known at the end only, but a directory that cannot be written to is told before the
-// text: a file is begun there and given up.
+// Its size is known at the end only, and a text has gone by then: so it is asked here whether it can
+// be written.
 static bool open_record(RecordFile *file, const Options *o, Error *error) {
     if (!o->record) return true;
     file->out = (OutputFile){.path = o->record, .inputs = &file->inputs, .force = o->force};
     if (o->cache && !file_set_add(&file->inputs, o->cache, error)) return false;
-    if (!inputs_find(&file->inputs, o, error) || !inputs_check(&file->out, o, error)) return false;
-    FileWriter *probe = file_writer_open(&file->out, 0, error);
-    file_writer_close(probe);
-    return probe;
+    return inputs_find(&file->inputs, o, error) && inputs_check(&file->out, o, error);
 }
 
 static bool prepare_record(RecordFile *file, const Session *s, size_t prompt, size_t max_new,

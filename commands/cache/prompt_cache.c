@@ -63,11 +63,9 @@ static bool open_file(PromptCache *c, Error *error) {
 static bool open_output(PromptCache *c, Error *error) {
     const Options *o = c->options;
     c->out = (OutputFile){.path = o->cache, .inputs = &c->inputs, .force = !access(o->cache, F_OK)};
-    if (!inputs_find(&c->inputs, o, error) || !inputs_check(&c->out, o, error)) return false;
+    if (!inputs_find(&c->inputs, o, error)) return false;
     Error problem = {0};
-    FileWriter *probe = file_writer_open(&c->out, 0, &problem);
-    file_writer_close(probe);
-    if (probe) return true;
+    if (inputs_check(&c->out, o, &problem)) return true;
     return error_set(
         error, problem.code, "%s%s", problem.message,
         c->out.force && problem.code == ERROR_IO ? " (--cache-read-only uses what is there)" : "");

@@ -72,9 +72,7 @@ bool chat_session_open(Chat *chat, Error *error) {
         !cache_file_is_one(o->session, &s->is_there, error))
         return false;
     s->out.force = true; // the file of this name is locked
-    FileWriter *probe = file_writer_open(&s->out, 0, error);
-    file_writer_close(probe);
-    return probe && read_file(s, o, error) && model_digest(s->digest, &chat->session, error);
+    return read_file(s, o, error) && model_digest(s->digest, &chat->session, error);
 }
 
 // ---- going on ----

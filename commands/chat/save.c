@@ -119,7 +119,7 @@ bool transcript_open(Chat *chat, Error *error) {
     const char *path = chat->options.transcript;
     if (!path) return true;
     FileSet inputs = {0};
-    OutputFile out = {.path = path, .inputs = &inputs, .force = chat->options.force};
+    OutputFile out = {.path = path, .inputs = &inputs, .force = chat->options.force, .grows = true};
     bool good = inputs_find(&inputs, &chat->options, error) &&
                 (!chat->options.session || file_set_add(&inputs, chat->options.session, error)) &&
                 inputs_check(&out, &chat->options, error);

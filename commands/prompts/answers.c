@@ -240,7 +240,8 @@ static bool read_kept(Answers *a, Error *error) {
 }
 
 static bool open_file(Answers *a, const Options *o, Error *error) {
-    OutputFile out = {.path = a->path, .inputs = &a->inputs, .force = o->force || o->resume};
+    OutputFile out = {
+        .path = a->path, .inputs = &a->inputs, .force = o->force || o->resume, .grows = true};
     if (!inputs_find(&a->inputs, o, error) || !inputs_check(&out, o, error)) return false;
     return locked_file_open(a->path, O_RDWR | O_APPEND, out.force, &a->file, &a->made, error);
 }

@@ -3,10 +3,13 @@
 #include "tests/test.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // An empty directory of the test's own.
@@ -44,9 +47,11 @@ static void check_content(const char *path, const char *wanted) {
 }
 
 static void check_refused(const char *path, const char *because) {
-    Error error = {0};
+    Error early = {0}, error = {0};
+    CHECK(!output_file_check(&(OutputFile){.path = path, .force = true}, &early), "%s", path);
     FileWriter *file = begin(path, 4, &error);
     CHECK(!file, "%s was opened", path);
+    CHECK_STRING(early.message, error.message);
     CHECK_INT(error.code, ERROR_IO);
     CHECK(strstr(error.message, because), "\"%s\" is not in \"%s\"", because, error.message);
     CHECK(!strncmp(error.message, path, strlen(path)), "no path in \"%s\"", error.message);
@@ -111,6 +116,41 @@ Test(file_writer, the_old_file_stays_until_finish_and_keeps_its_mode) {
     check_content(path, "new");
     CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0640, "mode %o", status.st_mode);
     CHECK_INT(test_entries(directory), 1);
+    free(path);
+}
+
+// Written as root, it still is the user's; and what a user replaces that belongs to a group of
+// which the user is none gets no right for another group.
+Test(file_writer, the_new_file_belongs_to_whom_the_old_one_did) {
+    enum { USER = 4321, GROUP = 4322 };
+    const char *directory = fresh("owner");
+    char *path = inside(directory, "out");
+    struct stat status;
+    if (geteuid()) SKIP("only root gives files away");
+    write_text(path, "old");
+    CHECK(!chown(path, USER, GROUP) && !chmod(path, 0664), "cannot prepare");
+    write_text(path, "new");
+    CHECK_INT(stat(path, &status), 0);
+    CHECK_INT(status.st_uid, USER);
+    CHECK_INT(status.st_gid, GROUP);
+    CHECK((status.st_mode & 0777) == 0664, "mode %o", status.st_mode);
+
+    CHECK(!chmod(directory, 0777) && !chdir(directory), "cannot prepare");
+    pid_t child = fork();
+    if (!child) {
+        // A process that gives up its rights loses sight of /proc/self/fd, unless it is dumpable.
+        bool user = !setgroups(0, NULL) && !setresgid(USER, USER, USER) &&
+                    !setresuid(USER, USER, USER) && !prctl(PR_SET_DUMPABLE, 1);
+        if (user) write_text("out", "newer");
+        _exit(!user);
+    }
+    int ended;
+    CHECK_INT(waitpid(child, &ended, 0), child);
+    CHECK_INT(ended, 0);
+    check_content("out", "newer");
+    CHECK_INT(stat("out", &status), 0);
+    CHECK_INT(status.st_gid, USER);
+    CHECK((status.st_mode & 0777) == 0644, "mode %o", status.st_mode);
     free(path);
 }
 
