@@ -35,13 +35,21 @@ static SlashResult set_system(Chat *chat, const char *argument, Buffer *message)
     return SLASH_DONE;
 }
 
-// "~/a" as a shell has it; any other path as it is. Borrowed until the next call.
-static const char *under_home(const char *path) {
-    static char out[4096]; // a stack frame has no room for it
+// The file that is meant: without quotes around it, and under the home directory where it begins
+// with "~/", as a shell has it. Borrowed until the next call.
+static const char *file_named(const char *path) {
+    static char bare[4096], whole[4096]; // a stack frame has no room for them
     const char *home = getenv("HOME");
+    size_t length = strlen(path);
+    if (length > 2 && length < sizeof bare && (*path == '"' || *path == '\'') &&
+        path[length - 1] == *path) {
+        memcpy(bare, path + 1, length - 2);
+        bare[length - 2] = '\0';
+        path = bare;
+    }
     if (path[0] != '~' || path[1] != '/' || !home || !*home) return path;
-    int length = snprintf(out, sizeof out, "%s%s", home, path + 1);
-    return length > 0 && (size_t)length < sizeof out ? out : path;
+    int bytes = snprintf(whole, sizeof whole, "%s%s", home, path + 1);
+    return bytes > 0 && (size_t)bytes < sizeof whole ? whole : path;
 }
 
 // Appends to the transcript what was done with the messages before; a failure is only said.
@@ -63,7 +71,7 @@ static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
     (void)message;
     static const char FORCE[] = "--force ";
     bool force = !strncmp(argument, FORCE, strlen(FORCE));
-    const char *path = under_home(force ? argument + strlen(FORCE) : argument);
+    const char *path = file_named(force ? argument + strlen(FORCE) : argument);
     const char *last = strrchr(argument, ' ');
     if (!strcmp(last ? last + 1 : argument, "--force") || !strncmp(argument, "--force=", 8)) {
         note("/save: --force comes first, then the file: /save --force FILE");
@@ -81,7 +89,7 @@ static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
 static SlashResult load(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     (void)message;
-    const char *path = under_home(argument);
+    const char *path = file_named(argument);
     bool loaded = conversation_load(chat, path, &error);
     if (loaded) record(chat, "load", path);
     if (loaded)

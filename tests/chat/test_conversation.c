@@ -86,7 +86,7 @@ Test(conversation, what_was_saved_is_loaded_again) {
                               command(a, "/save %s\n", "first.json"),
                               {"> ", "/clear\n"},
                               {"> ", "forgotten\n"},
-                              command(b, "/load %s\n", "first.json"),
+                              command(b, "/load \"%s\"\n", "first.json"),
                               {"> ", "/stats\n"},
                               command(c, "/save %s\n", "second.json"),
                               {"> ", "/exit\n"}};
@@ -109,7 +109,7 @@ Test(conversation, what_was_saved_is_loaded_again) {
 Test(conversation, an_answer_of_nul_bytes_is_saved_and_loaded) {
     char a[700], b[700], c[700];
     const TypedKeys keys[] = {{"> ", "One\n"},
-                              command(a, "/save %s\n", "nul.json"),
+                              command(a, "/save '%s'\n", "nul.json"),
                               {"> ", "/clear\n"},
                               command(b, "/load %s\n", "nul.json"),
                               command(c, "/save %s\n", "nul2.json"),

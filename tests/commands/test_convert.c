@@ -481,7 +481,7 @@ static void check_number(float value, const char *type, int status) {
         check_status(&run, 0);
     else
         CHECK(run.status == status && strstr(run.err, "blk.1.ffn_up.weight") &&
-                  strstr(run.err, "is not a number that"),
+                  strstr(run.err, test_text(": %g is not a number that", (double)value)),
               "%g as %s: %d, %s", (double)value, type, run.status, run.err);
     CHECK_INT(test_entries(directory), status == ERROR_NONE);
     test_run_free(&run);
@@ -494,6 +494,8 @@ Test(convert, numbers_that_a_type_cannot_hold_are_refused_and_nothing_is_left) {
     check_number(65504, "f16", ERROR_NONE);
     check_number(1e5f, "bf16", ERROR_NONE);
     check_number(1e-42f, "f16", ERROR_NONE);
+    check_number(3e7f, "q4_0", ERROR_NONFINITE); // its whole block becomes infinite
+    check_number(NAN, "q8_0", ERROR_NONFINITE);
 }
 
 // With one such number every error that a K-quant looks at is beyond float32: no zeros.

@@ -66,6 +66,16 @@ static const float *importance_of(const Outgoing *out, size_t i) {
     }
 }
 
+// Of values[at .. count), whose block the type cannot hold from `at` on: the one that is at fault,
+// since a block has one scale.
+static float too_large(DType dtype, const float *values, size_t at, size_t count) {
+    size_t block = dtype_info(dtype)->block, end = (at / block + 1) * block;
+    size_t worst = at;
+    for (size_t k = at; k < end && k < count && isfinite(values[worst]); k++)
+        if (!isfinite(values[k]) || fabsf(values[k]) > fabsf(values[worst])) worst = k;
+    return values[worst];
+}
+
 // Writes a row and reads it back: values out of the type's range read as infinity. The model's own
 // NaN and infinity are written where no type was asked for (vectors), as rows that are copied have
 // them.
@@ -84,10 +94,10 @@ static bool store_row(const Outgoing *out, OutgoingScratch *scratch, size_t i, u
         if ((is_vector && !isfinite(values[at])) ||
             (isfinite(scratch->back[at]) && isfinite(values[at])))
             continue;
-        return error_set(error, ERROR_NONFINITE,
-                         "tensor \"%s\", row %llu: %g is not a number that %s can hold",
-                         tensor->name, (unsigned long long)row, (double)values[at],
-                         dtype_info(tensor->dtype)->name);
+        return error_set(
+            error, ERROR_NONFINITE, "tensor \"%s\", row %llu: %g is not a number that %s can hold",
+            tensor->name, (unsigned long long)row,
+            (double)too_large(tensor->dtype, values, at, count), dtype_info(tensor->dtype)->name);
     }
     return true;
 }
