@@ -470,7 +470,7 @@ void help_version(void) {
 }
 
 void help_options(void) {
-    output_print("\t--version\t\n\t--limits\t\n");
+    output_print("\t--version\t\n\t--limits\t\nhelp\t\tthe options of a command\n");
     for (int i = 0; i < N_COMMANDS; i++)
         options_list(COMMANDS[i].name, COMMANDS[i].bit, COMMANDS[i].summary);
 }

@@ -12,6 +12,7 @@ _limpid() {
         previous=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     values=$(awk -F'\t' -v command="$command" -v option="$previous" '$1 == command && $2 == option { print $3 }' <<<"$rows")
+    [ "$COMP_CWORD $command" = "2 help" ] && values=${commands//$'\n'/|}
     case $values in
     *"|"*)
         COMPREPLY=($(compgen -W "${values//|/ }" -- "$word"))

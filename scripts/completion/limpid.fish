@@ -29,6 +29,7 @@ function __limpid_complete
         end
         string match -q -- '--*' $fields[2]; and set -a options $fields[2]
     end
+    test "$command" = help -a (count $words) -eq 2; and set value (string join '|' $commands)
     if string match -q '*|*' -- "$value"
         printf '%s\n' "$begun"(string split '|' -- $value)
     else if test "$value" = NUMBER

@@ -60,6 +60,9 @@ static const Case CASES[] = {
     {{"inspect", "--html", "READ"}, {"README.md"}, "--all"},
     {{"-i", "mask", "--temp"}, {"--temp", "--template"}, "--seq"}, // a command is the first word
     {{"chat", "--precision=a"}, {"a16", "a8"}, "f32"},
+    {{"hel"}, {"help"}, "chat"},
+    {{"help", ""}, {"chat", "bench", "generate"}, "README.md"},
+    {{"help", "ch"}, {"chat"}, "README.md"},
 };
 
 // `ask`: a script that completes the arguments in "$@"; `limpid` is the program.
