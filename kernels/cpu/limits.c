@@ -106,8 +106,8 @@ Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n)
         return (Arithmetic){PEAK_FLOAT32, 1};
     bool is_a8 = device->precision == PRECISION_A8;
     const ProjectKernels *kernels = device->kernels->project;
-    int block_rows = n < kernels->block_rows ? n : kernels->block_rows; // of most blocks
-    switch (kernels->form(weight->dtype, n, block_rows, is_a8)) {
+    int most = kernels->block_rows(weight->dtype, n, is_a8), rows = n < most ? n : most;
+    switch (kernels->form(weight->dtype, n, rows, is_a8)) { // of most blocks
     case INPUT_TILES: return (Arithmetic){PEAK_INT8_TILES, is_a8 ? 1 : 2};
     case INPUT_QUADS: return (Arithmetic){PEAK_INT8, 1};
     // PEAK_INT8 counts one digit; with two each weight costs two multiplications.

@@ -89,14 +89,14 @@ float *project_scratch_row(const Device *device, int thread) {
 // ---- inputs ----
 
 // The rows of the next block, of `left`: the largest of the sizes that the kernels have which
-// leaves none or at least three rows, since a block of one or two costs nearly as much as a larger
-// one.
+// leaves no block of one or two rows, since that costs nearly as much as a larger one.
 static int block_size(int left, int most) {
     static const int SIZES[] = {TILE_ROWS, 8, 6, 4, 3, 2, 1};
-    int i = 0;
-    while (SIZES[i] > most || SIZES[i] > left || left - SIZES[i] == 1 || left - SIZES[i] == 2)
-        i++;
-    return SIZES[i];
+    for (int i = 0;; i++) {
+        int rest = left - SIZES[i];
+        // Five are 2 and 3.
+        if (SIZES[i] <= most && rest >= 0 && rest != 1 && rest != 2 && rest != 5) return SIZES[i];
+    }
 }
 
 typedef struct WorkList {
@@ -123,15 +123,21 @@ static unsigned forms_of(const WorkList *list, int block_rows) {
     return forms;
 }
 
-// The rows of the largest block: TILE_ROWS only where every matrix of the call takes tiles, since
-// other kernels hold the sums of MAX_BLOCK_ROWS.
+// The rows of the largest block, which suits all matrices of the call: TILE_ROWS only where every
+// one takes tiles, since other kernels hold the sums of MAX_BLOCK_ROWS.
 static int largest_block(const WorkList *list) {
     const ProjectKernels *kernels = list->device->kernels->project;
-    bool tiles = kernels->tile_rows && list->device->precision != PRECISION_F32;
-    for (int i = 0; i < list->count && tiles; i++)
-        tiles = !dtype_is_float(list->projections[i].weight->dtype);
-    if (tiles && forms_of(list, kernels->tile_rows) != 1u << INPUT_TILES) tiles = false;
-    int most = tiles ? kernels->tile_rows : kernels->block_rows;
+    bool floats = list->device->precision == PRECISION_F32;
+    bool bytes = list->device->precision == PRECISION_A8;
+    bool tiles = kernels->tile_rows && !floats;
+    int most = MAX_BLOCK_ROWS;
+    for (int i = 0; i < list->count; i++) {
+        DType dtype = list->projections[i].weight->dtype;
+        int rows = kernels->block_rows(floats ? DTYPE_F32 : dtype, list->n, bytes);
+        if (rows < most) most = rows;
+        if (dtype_is_float(dtype)) tiles = false;
+    }
+    if (tiles && forms_of(list, kernels->tile_rows) == 1u << INPUT_TILES) most = kernels->tile_rows;
     return list->n < most ? list->n : most;
 }
 

@@ -61,7 +61,9 @@ typedef struct PanelWork {
 typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS, INPUT_TILES } InputForm;
 
 typedef struct ProjectKernels {
-    int block_rows; // largest block that `panels` takes
+    // Rows of the largest block of a call of n rows that is fast for this type; quads: a8. `panels`
+    // takes all up to MAX_BLOCK_ROWS or what this says of a float type, whichever is less.
+    int (*block_rows)(DType dtype, int n, bool quads);
     int tile_rows;  // the same where all matrices of a call take INPUT_TILES; 0: none does
     int digit_rows; // most rows of a call that takes INPUT_DIGITS
     // What a block of so many rows, of a call of n, is multiplied as; quads: a8.

@@ -183,7 +183,7 @@ static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_s
     // 129: more than a tile of rows and than the calls above. A sanitizer and an emulated processor
     // do with fewer.
     enum { MOST = TEST_SANITIZED || TEST_CROSS ? 66 : 129 };
-    static const int ROWS[] = {1, 2, 3, 7, 21, 37, MOST, 64};
+    static const int ROWS[] = {1, 2, 3, 7, 13, 20, 37, MOST, 64};
     TestRandom random = {7};
     for (int s = 0; s < n_shapes; s++) {
         Sample sample = sample_matrix(dtype, shapes[s].rows, shapes[s].cols, group);
@@ -197,7 +197,7 @@ static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_s
             bias[i] = test_random_normal(&random);
         for (int precision = PRECISION_F32; precision <= PRECISION_A8; precision++) {
             expected(wanted, &sample.matrix, x, MOST, s % 2 ? bias : NULL, (Precision)precision);
-            for (int i = 0; i < 8; i += TEST_CROSS ? 2 : 1) {
+            for (int i = 0; i < (int)(sizeof ROWS / sizeof *ROWS); i += TEST_CROSS ? 2 : 1) {
                 static const int THREADS[] = {1, 2, 3, 7};
                 Device *device = open_isa(isa, THREADS[(i + precision) % 4], (Precision)precision);
                 check_matrix(device, isa, (Prefetch)(i % 3), &sample, x, s % 2 ? bias : NULL,

@@ -83,6 +83,10 @@ int main(int argc, char **argv) {
         const char *name = dtype_info((DType)t)->name;
         if (t == DTYPE_Q8_GROUP || (argc > 1 && strcmp(argv[1], "all") && strcmp(argv[1], name)))
             continue;
+        if (cols % dtype_info((DType)t)->block) {
+            printf("%-8s has blocks of %u columns\n", name, (unsigned)dtype_info((DType)t)->block);
+            continue;
+        }
         const char *precision = getenv("PRECISION");
         Device *device =
             device_open(threads, precision ? (Precision)atoi(precision) : PRECISION_A16);

@@ -4,23 +4,30 @@
 #include "kernels/cpu/lanes/cells.h"
 
 // Rows of a block: what the registers hold beside a sum for each, without moving sums to memory and
-// back. More do not help: reading weights is hidden from 6 on.
+// back. More do not help: reading weights is hidden from 6 on. The 16 registers of AVX2 hold six
+// sums of floats or of bytes of one plane; six of words, of two planes or of two scale groups are
+// moved about, so that more than one block is of FEWER_ROWS. Gop/s of 128 rows, one thread of a Zen
+// 3, blocks of six and of four:
+//
+//              Q4_1  a8   Q5_0  a8   Q6_K  a8   Q2_K  a8   F16
+//     six       123  203   128  158   106  128   100  138   91
+//     four      126  201   130  177   128  145   114  172   88
 //
 // A call of few rows multiplies panels as they are packed; more rows pay for unpacking a panel to
 // memory once. At most DIRECT_ROWS, of fewer than 8 bits NIBBLE_ROWS, of two planes (more
 // instructions to unpack) TWO_PLANE_ROWS, of two groups in a cell (more sums to join)
-// TWO_GROUP_ROWS: the smallest of those that apply. AVX-512 and AVX2 were measured on Zen 4 with
-// matrices that no cache holds.
+// TWO_GROUP_ROWS: the smallest of those that apply. AVX-512 was measured on Zen 4, with matrices
+// that no cache holds, AVX2 on Zen 3, which has nothing wider.
 //
 // DIGIT_ROWS: blocks of up to so many rows of which two digits each stay in registers.
 #if defined(ISA_avx512)
-enum { BLOCK_ROWS = 8, DIGIT_ROWS = 8 };
+enum { BLOCK_ROWS = 8, FEWER_ROWS = 8, DIGIT_ROWS = 8 };
 enum { DIRECT_ROWS = 64, NIBBLE_ROWS = 64, TWO_PLANE_ROWS = 16, TWO_GROUP_ROWS = 32 };
 #elif defined(ISA_avx2)
-enum { BLOCK_ROWS = 6, DIGIT_ROWS = 2 };
-enum { DIRECT_ROWS = 48, NIBBLE_ROWS = 24, TWO_PLANE_ROWS = 6, TWO_GROUP_ROWS = 24 };
+enum { BLOCK_ROWS = 6, FEWER_ROWS = 4, DIGIT_ROWS = 2 };
+enum { DIRECT_ROWS = 20, NIBBLE_ROWS = 16, TWO_PLANE_ROWS = 6, TWO_GROUP_ROWS = 8 };
 #else
-enum { BLOCK_ROWS = 4, DIGIT_ROWS = 8 };
+enum { BLOCK_ROWS = 4, FEWER_ROWS = 4, DIGIT_ROWS = 8 };
 enum { DIRECT_ROWS = 8, NIBBLE_ROWS = 8, TWO_PLANE_ROWS = 4, TWO_GROUP_ROWS = 8 };
 #endif
 

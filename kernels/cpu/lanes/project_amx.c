@@ -225,14 +225,18 @@ static void panels(const PanelWork *work) {
         project_kernels_avx512.panels(work);
 }
 
-static InputForm form_of(DType dtype, int n, int block_rows, bool quads) {
+static int block_rows(DType dtype, int n, bool quads) {
+    return project_kernels_avx512.block_rows(dtype, n, quads);
+}
+
+static InputForm form_of(DType dtype, int n, int rows, bool quads) {
     return takes_tiles(dtype, n, quads) ? INPUT_TILES
-                                        : project_kernels_avx512.form(dtype, n, block_rows, quads);
+                                        : project_kernels_avx512.form(dtype, n, rows, quads);
 }
 
 extern const ProjectKernels project_kernels_amx;
 const ProjectKernels project_kernels_amx = {
-    .block_rows = BLOCK_ROWS,
+    .block_rows = block_rows,
     .tile_rows = TILE_ROWS,
     .digit_rows = A16_ROWS_LEAST,
     .form = form_of,

@@ -284,27 +284,26 @@ typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputB
                       x, far);                                                                     \
     }
 
-// Of a call that takes_direct; the last rows of it may be two blocks.
-enum { MOST_BLOCKS = DIRECT_ROWS / BLOCK_ROWS + 1 };
-
 typedef Dot *const DotTable[PREFETCH_L1_AND_L2 + 1][MAX_BLOCK_ROWS + 1];
 
 ALWAYS_INLINE void project_type(const DType dtype, DotTable table, const PanelWork *work) {
     Dot *const *dots = table[work->prefetch < LEAST_PREFETCH ? LEAST_PREFETCH : work->prefetch];
     const size_t n_cells = work->matrix->cols / CELL_COLS;
     const uint8_t *panel = work->matrix->panels + work->first_panel * work->matrix->panel_bytes;
-    OutlierPlace places[MOST_BLOCKS][MAX_BLOCK_ROWS * OUTLIERS];
+    const InputBlock *last = work->blocks + work->n_blocks - 1;
+    const int first_row = work->blocks->first, n_rows = last->first + last->n - first_row;
+    OutlierPlace places[DIRECT_ROWS][OUTLIERS];
     F32x16 acc[MAX_BLOCK_ROWS];
-    assert(work->n_blocks <= MOST_BLOCKS);
-    for (size_t b = 0; b < work->n_blocks; b++)
-        for (int i = 0; i < work->blocks[b].n * OUTLIERS; i++)
-            places[b][i] = outlier_place(dtype, work->blocks[b].outliers[i]);
+    assert(n_rows <= DIRECT_ROWS); // takes_direct
+    for (int row = 0; row < n_rows; row++)
+        for (int i = 0; i < OUTLIERS; i++)
+            places[row][i] = outlier_place(dtype, work->blocks->outliers[row * OUTLIERS + i]);
     for (size_t p = work->first_panel; p < work->end_panel; p++) {
         for (size_t b = 0; b < work->n_blocks; b++) {
             const InputBlock *x = work->blocks + b;
             dots[x->n](acc, panel, n_cells, x, prefetch_distance(work, b));
             for (int t = 0; t < x->n; t++)
-                acc[t] = add_outliers(acc[t], dtype, panel, places[b] + t * OUTLIERS);
+                acc[t] = add_outliers(acc[t], dtype, panel, places[x->first - first_row + t]);
             store_rows(work, p, x, acc);
         }
         panel += work->matrix->panel_bytes;

@@ -78,13 +78,20 @@ static void panels(const PanelWork *work) {
         ISA_NAME(project_quantised)(work);
 }
 
-static InputForm form_of(DType dtype, int n, int block_rows, bool quads) {
-    if (takes_direct(dtype, n)) return input_form(dtype, block_rows, quads);
+static int block_rows(DType dtype, int n, bool quads) {
+    if (n <= BLOCK_ROWS || dtype_is_float(dtype)) return BLOCK_ROWS;
+    const PanelFormat format = panel_format(dtype);
+    bool one_plane = !format.high_bits && format.groups == 1;
+    return quads && byte_run(dtype) && one_plane ? BLOCK_ROWS : FEWER_ROWS;
+}
+
+static InputForm form_of(DType dtype, int n, int rows, bool quads) {
+    if (takes_direct(dtype, n)) return input_form(dtype, rows, quads);
     return quads && byte_run(dtype) ? INPUT_QUADS : INPUT_WORDS;
 }
 
 const ProjectKernels ISA_NAME(project_kernels) = {
-    .block_rows = BLOCK_ROWS,
+    .block_rows = block_rows,
     .digit_rows = DIRECT_ROWS,
     .form = form_of,
     .quantise = ISA_NAME(quantise_row),
