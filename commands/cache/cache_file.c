@@ -97,7 +97,7 @@ bool cache_file_is_one(const char *path, bool *is_there, Error *error) {
     if (file.size >= sizeof MAGIC) good = file_reader_get(&file, magic, 0, sizeof magic, error);
     file_reader_close(&file);
     if (good && memcmp(magic, MAGIC, sizeof MAGIC) != 0)
-        good = error_set(error, ERROR_FILE, "not a cache file of limpid");
+        good = error_set(error, ERROR_FILE, "no file of limpid's --cache or chat --session");
     return good || error_prefix(error, path);
 }
 
@@ -119,7 +119,7 @@ static bool check_prefix(Bytes *in, Prefix *p, size_t file_bytes) {
     uint32_t zero = bytes_u32(in, "zero");
     if (in->failed) return false;
     if (memcmp(magic, MAGIC, sizeof MAGIC) != 0)
-        return bytes_fail(in, 0, "not a cache file of limpid");
+        return bytes_fail(in, 0, "no file of limpid's --cache or chat --session");
     if (version != VERSION)
         return bytes_fail(in, 8, "version %u, wanted %d", (unsigned)version, VERSION);
     if (p->n_ids > LIMIT_CONTEXT || p->cached > p->n_ids)
@@ -135,10 +135,6 @@ static bool check_prefix(Bytes *in, Prefix *p, size_t file_bytes) {
         p->header_bytes > file_bytes)
         return bytes_fail(in, 16, "a header of %llu bytes in a file of %zu",
                           (unsigned long long)p->header_bytes, file_bytes);
-    uint64_t all;
-    if (!add_ok(p->parts_bytes, p->header_bytes, &all) || all != file_bytes)
-        return bytes_fail(in, 24, "%u parts of %llu bytes do not make a file of %zu",
-                          (unsigned)p->n_parts, (unsigned long long)p->parts_bytes, file_bytes);
     return true;
 }
 
@@ -242,6 +238,16 @@ static PartSizes part_sizes(const KvCache *cache, const KvSnapshot *of) {
     return sizes;
 }
 
+// A file that was cut still has its header, and with it the text: so this is asked when the parts
+// are wanted.
+static bool check_size(const CacheFile *f, Error *error) {
+    size_t all;
+    if (add_ok(f->parts_at, f->parts_bytes, &all) && all == f->file.size) return true;
+    return error_set(error, ERROR_FILE,
+                     "%zu parts of %zu bytes do not make a file of %zu: it is damaged", f->n_parts,
+                     f->parts_bytes, f->file.size);
+}
+
 static bool check_fit(const CacheFile *f, const KvCache *cache, int vocab_size, Error *error) {
     size_t parts = (size_t)kv_cache_parts(cache);
     PartSizes sizes = part_sizes(cache, &(KvSnapshot){f->cached, f->lowest});
@@ -257,7 +263,7 @@ static bool check_fit(const CacheFile *f, const KvCache *cache, int vocab_size, 
 
 bool cache_file_restore(CacheFile *f, KvCache *cache, int vocab_size, int length, Error *error) {
     kv_cache_reset(cache, 0);
-    bool good = !f->cached || check_fit(f, cache, vocab_size, error);
+    bool good = check_size(f, error) && (!f->cached || check_fit(f, cache, vocab_size, error));
     if (!good) return error_prefix(error, f->path);
     if (!length) return true;
     KvSnapshot saved = {f->cached, f->lowest};

@@ -54,7 +54,8 @@ typedef struct CacheFile { // zeroed: none is open
 // is as good as none. False: exit code 3 (another file) or 4.
 bool cache_file_is_one(const char *path, bool *is_there, Error *error);
 
-// False: exit code 3 (no cache file, another version, damaged), 4 or 5; nothing is left to close.
+// False: exit code 3 (no cache file, another version, a damaged header), 4 or 5; nothing is left to
+// close. The rest may be damaged, or not all there: cache_file_restore looks at it.
 bool cache_file_open(CacheFile *file, const char *path, Error *error);
 
 // Sequence 0 of a cache is then as it was after the first `length` tokens: a checkpoint of

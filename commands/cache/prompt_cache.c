@@ -89,8 +89,8 @@ bool prompt_cache_open(PromptCache **out, const Options *o, Error *error) {
     if (!o->cache_read_only && !open_output(c, error)) return false;
     if (c->is_there) return open_file(c, error);
     if (!o->cache_read_only) return true;
-    return error_set(error, ERROR_IO, "%s: is not there, and --cache-read-only makes none",
-                     o->cache);
+    return error_set(error, ERROR_IO,
+                     "%s: is not there, or empty, and --cache-read-only makes none", o->cache);
 }
 
 bool prompt_cache_digest(PromptCache *c, const Session *s, Error *error) {

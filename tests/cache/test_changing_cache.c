@@ -141,7 +141,7 @@ Test(cache_file, every_number_is_checked_before_it_is_used) {
     size_t key = 48, ids = key;
     for (int i = 0; i < CACHE_KEYS; i++)
         ids += 8 + strlen(KEY.values[i]);
-    check_number(content, 0, 1, 'L', "not a cache file");
+    check_number(content, 0, 1, 'L', "no file of limpid's --cache");
     check_number(content, 8, 4, 1, "version 1, wanted 2");
     check_number(content, 8, 4, 0, "version 0, wanted 2");
     check_number(content, 12, 4, 3, "3 parts of");
@@ -149,7 +149,7 @@ Test(cache_file, every_number_is_checked_before_it_is_used) {
     check_number(content, 12, 4, 0xffffffff, "4294967295 parts for");
     check_number(content, 16, 8, 0, "a header of 0 bytes");
     check_number(content, 16, 8, 55, "a header of 55 bytes");
-    check_number(content, 16, 8, 56, "do not make a file");
+    check_number(content, 16, 8, 56, "the checksum is another");
     check_number(content, 16, 8, content.size + 1, "a header of");
     check_number(content, 16, 8, UINT64_MAX, "a header of 18446744073709551615 bytes");
     check_number(content, 24, 8, 0, "2 parts for 10 cached ids");

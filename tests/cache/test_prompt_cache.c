@@ -131,8 +131,8 @@ Test(prompt_cache, is_never_put_in_place_of_another_file) {
     size_t size;
     char *bytes = test_read_file(small_model(), &size);
     test_write_file(path, "a text that is longer than a header of a cache file", 51);
-    check_kept(path, "", ERROR_FILE, "not a cache file of limpid");
-    check_kept(path, "|--force", ERROR_FILE, "not a cache file of limpid");
+    check_kept(path, "", ERROR_FILE, "no file of limpid's --cache");
+    check_kept(path, "|--force", ERROR_FILE, "no file of limpid's --cache");
     // An empty file is as good as none.
     const char *empty = cache_path("empty.kv");
     test_write_file(empty, "", 0);
@@ -140,7 +140,7 @@ Test(prompt_cache, is_never_put_in_place_of_another_file) {
     check_same(IDS, "", empty, 19);
     test_write_file(model, bytes, size);
     TestRun run = program("generate|%s|--prompt-ids|1,3|--ids|--cache|%s", model, model);
-    check_refused(&run, ERROR_FILE, "not a cache file of limpid");
+    check_refused(&run, ERROR_FILE, "no file of limpid's --cache");
     // A file that the run reads is an input, whatever is in it.
     const char *cache = cache_path("cache.kv");
     check_same(IDS, "", cache, 0);
