@@ -206,9 +206,23 @@ static bool check_header(const Answers *a, const Line *there, bool is_open, Erro
 
 // ---- opening ----
 
+// What --force begins anew, with the first line in it. The old file is not written to, since it may
+// have other names.
+static bool replace_old(Answers *a, Error *error) {
+    OutputFile out = {.path = a->path, .inputs = &a->inputs, .force = true};
+    int old = a->file; // its lock is held until the new one's is
+    if (!file_write(&out, a->header.bytes, a->header.size, error)) return false;
+    a->replaces = false;
+    a->size = a->header.size;
+    bool good = locked_file_open(a->path, O_RDWR | O_APPEND, true, &a->file, &a->made, error);
+    close(old);
+    return good;
+}
+
 // A line of its own: nothing of it stays where it could not be written whole.
 static bool append(Answers *a, const Buffer *line, Error *error) {
     if (line->failed) return no_memory(a, error);
+    if (a->replaces && !replace_old(a, error)) return false;
     if (!write_whole(a->file, line->bytes, line->size)) {
         fail(a, error);
         if (ftruncate(a->file, (off_t)a->size)) errno = 0;
@@ -224,6 +238,17 @@ static bool cut_to_size(Answers *a, Error *error) {
     return !ftruncate(a->file, (off_t)a->size) || fail(a, error);
 }
 
+// Whether a run like this one began it and was killed: as far as it goes, the line is what this one
+// would write. Of the header all in front of the backend is known by now.
+static bool is_begun(const Answers *a, const Line *line) {
+    size_t least = strcspn(BEGINNING, ":"), known = sizeof BEGINNING - 1;
+    const char *options = memmem(a->header.bytes, a->header.size, ",\"options\":", 11);
+    if (options) known = (size_t)(options - (const char *)a->header.bytes);
+    if (line->length < known) known = line->length;
+    return answers_header_is_cut(line) && line->length > least &&
+           !memcmp(line->bytes, a->header.bytes, known);
+}
+
 // The first line of what is there, or a new file where there is none. A first line without its
 // newline is dropped only where a run of ours began it: the file may be anybody's.
 static bool read_kept(Answers *a, Error *error) {
@@ -231,8 +256,14 @@ static bool read_kept(Answers *a, Error *error) {
     bool ended = false;
     a->kept = (LineReader){.file = a->file, .most = LIMIT_ANSWER_LINE, .path = a->path};
     if (!line_next(&a->kept, &line, &ended, error)) return false;
-    a->keeping = !ended && !answers_header_is_cut(&line);
-    if (!a->keeping) return true;
+    if (ended || is_begun(a, &line)) return true;
+    if (line.cut && !line.too_long)
+        return error_set(
+            error, ERROR_FILE,
+            "%s: is not a file of answers that this run goes on with: its one line has no "
+            "end; --force begins anew",
+            a->path);
+    a->keeping = true;
     if (!check_header(a, &line, false, error)) return false;
     a->size = a->kept.read;
     buffer_put(&a->there, line.bytes, line.length);
@@ -241,9 +272,12 @@ static bool read_kept(Answers *a, Error *error) {
 
 static bool open_file(Answers *a, const Options *o, Error *error) {
     OutputFile out = {
-        .path = a->path, .inputs = &a->inputs, .force = o->force || o->resume, .grows = true};
-    if (!inputs_find(&a->inputs, o, error) || !inputs_check(&out, o, error)) return false;
-    return locked_file_open(a->path, O_RDWR | O_APPEND, out.force, &a->file, &a->made, error);
+        .path = a->path, .inputs = &a->inputs, .force = o->force || o->resume, .grows = o->resume};
+    if (!inputs_find(&a->inputs, o, error) || !inputs_check(&out, o, error) ||
+        !locked_file_open(a->path, O_RDWR | O_APPEND, out.force, &a->file, &a->made, error))
+        return false;
+    a->replaces = !a->made && !o->resume;
+    return true;
 }
 
 bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error) {
@@ -258,6 +292,7 @@ bool answers_begin(Answers *a, const Session *s, const Shard *shard, Error *erro
     const Line there = {.bytes = (const char *)a->there.bytes, .length = a->there.size};
     if (!make_header(a, s, shard, error)) return false;
     if (a->keeping) return check_header(a, &there, true, error);
+    if (a->replaces) return true; // with the first answer
     return cut_to_size(a, error) && append(a, &a->header, error);
 }
 

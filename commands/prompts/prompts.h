@@ -188,6 +188,7 @@ typedef struct Answers {
     bool keeping;
     uint64_t size;   // bytes of whole lines
     bool made;       // by this run
+    bool replaces;   // --force: what is there, when the first answer comes
     uint64_t digest; // of the lines of answers
     size_t count, errors;
     double synced; // when it was last written to the disk
@@ -195,8 +196,8 @@ typedef struct Answers {
 
 // answers_open, before the model is: opens the file and, with --resume, refuses what another model,
 // other options or another version made. answers_begin, once the model is open: refuses answers of
-// another backend, or begins a new file; what --force replaces is whole until then. False: exit
-// code 2, 3, 4 or 5.
+// another backend, or begins a new file; what --force replaces is whole until the first answer.
+// False: exit code 2, 3, 4 or 5.
 bool answers_open(Answers *answers, const Session *session, const Shard *shard, Error *error);
 bool answers_begin(Answers *answers, const Session *session, const Shard *shard, Error *error);
 // --resume: the next answer that is there. *there false: there is none, the file is cut

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -430,8 +431,14 @@ static void check_foreign(const Files *f, const char *bytes) {
 }
 
 Test(prompts_resume, a_file_of_one_line_without_its_newline_is_kept_unless_a_run_began_it) {
-    static const char *const FOREIGN[] = {"{\"name\":\"my-app\"}", "x", "{\"limpid\":\"limpid-x",
-                                          "{\"limpid\":1}", "\xff"};
+    static const char *const FOREIGN[] = {"{\"name\":\"my-app\"}",
+                                          "x",
+                                          "{\"limpid\":\"limpid-x",
+                                          "{\"limpid\":1}",
+                                          "\xff",
+                                          "{",
+                                          "{\"limpid\"",
+                                          "{\"limpid\":\"limpid-answers 2, and my notes"};
     Files f = files_open(FEW);
     for (size_t i = 0; i < sizeof FOREIGN / sizeof *FOREIGN; i++)
         check_foreign(&f, FOREIGN[i]);
@@ -446,6 +453,34 @@ Test(prompts_resume, a_file_of_one_line_without_its_newline_is_kept_unless_a_run
         run_well(f.prompts, f.out, "|--resume");
         check_whole(&f);
     }
+    free(f.wanted);
+}
+
+static ino_t file_number(const char *path) {
+    struct stat status;
+    CHECK(!stat(path, &status), "no %s", path);
+    return status.st_ino;
+}
+
+// --force puts a new file in the place of the old one, which may have other names, and not before
+// there is an answer.
+Test(prompts_resume, what_force_replaces_is_whole_until_there_is_an_answer) {
+    Files f = files_open(FEW);
+    const char *other = test_temporary_new("other");
+    test_write_file(f.out, "old", 3);
+    CHECK(!link(f.out, other), "no second name");
+    char script[500];
+    snprintf(script, sizeof script,
+             "sleep 2 | timeout -s INT 0.7 $RUN --prompts - --out %s --force -q; true", f.out);
+    TestRun run = program_shell(script);
+    test_run_free(&run);
+    CHECK(file_number(f.out) == file_number(other), "replaced without an answer");
+    run_well(f.prompts, f.out, "|--force");
+    check_whole(&f);
+    size_t size;
+    char *old = test_read_file(other, &size);
+    CHECK_STRING(old, "old");
+    free(old);
     free(f.wanted);
 }
 
