@@ -96,9 +96,11 @@ int main(int argc, char **argv) {
     if (argc > 0) set_program_name(argv[0]);
     mapping_guard();
     // The output is closed before the message is printed: a full disk may be noticed only then, and
-    // the first failure is the one that is told.
+    // the first failure is the one that is told. The answer no is none, and is lost with the
+    // output.
     if (output_guard(&error)) run(argc, argv, &error);
-    output_close(&error);
+    Error lost = {0};
+    if (!output_close(&lost) && (!error.code || error.code == ERROR_ANSWER_NO)) error = lost;
     bool interrupted = error.code == ERROR_INTERRUPTED;
     bool tells = ranks_tell(&error);
     if (error.code && !interrupted && tells) error_tell(error.message);

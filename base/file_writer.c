@@ -84,12 +84,20 @@ static bool resolve(FileWriter *file, const OutputFile *out, struct stat *there,
     file->inputs = out->inputs;
     file->force = out->force;
     if (!file->path || !file->target) return false;
-    if (!*out->path) return error_set(error, ERROR_IO, "the name of the output is empty");
+    size_t length = strlen(out->path);
+    if (!length) return error_set(error, ERROR_IO, "the name of the output is empty");
+    if (out->path[length - 1] == '/') {
+        error_set(error, ERROR_IO, "is the name of a directory; give that of a file");
+        return error_prefix(error, file->path);
+    }
     if (!strcmp(out->path, "-"))
         return error_set(error, ERROR_USAGE,
                          "-: a file is written here, not standard output (./- is a file named so)");
     if (lstat(file->target, &status)) return errno == ENOENT || fail(file, error, "look at it");
     if (S_ISLNK(status.st_mode)) {
+        // /dev/stdout leads to a pipe, which has no path.
+        if (!stat(file->target, &status) && !S_ISREG(status.st_mode))
+            return may_replace(file, &status, error);
         char *whole = realpath(file->target, NULL);
         if (!whole) return fail(file, error, "follow the link");
         file->target = arena_text(&file->arena, whole, strlen(whole), error);

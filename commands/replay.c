@@ -8,6 +8,7 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "kernels/precision.h"
+#include "weights/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static void choose_options(Replay *r) {
 }
 
 static bool is_missing(const char *path) {
-    return path && access(path, R_OK);
+    return path && !builtin_is_meant(path) && access(path, R_OK);
 }
 
 // Where a file is no longer there, the way out is in the message.

@@ -125,8 +125,13 @@ bool answers_read_header(const Line *line, Buffer *common, int *index, int *coun
     json_t *root = json_parse(line->bytes, line->length, &LIMITS, &cause);
     const char *format = json_string_value(json_object_get(root, "limpid"));
     const char *shard = json_string_value(json_object_get(root, "shard"));
-    bool good = root && format && !strcmp(format, ANSWERS_FORMAT);
+    bool is_ours = root && format && !strcmp(format, ANSWERS_FORMAT), good = is_ours;
     size_t length = line->length;
+    // Of "\r\n" the line still has one byte, and the digests of all lines are others.
+    bool is_changed = is_ours && line->bytes[length - 1] != '}';
+    if (is_changed)
+        good = error_set(&cause, ERROR_FILE,
+                         "its lines do not end as they were written: have they become \"\\r\\n\"?");
     *index = 0;
     *count = 1;
     if (good && shard) {
@@ -143,7 +148,7 @@ bool answers_read_header(const Line *line, Buffer *common, int *index, int *coun
     } else if (good) {
         length--; // the bracket
     }
-    if (cause.code == ERROR_MEMORY)
+    if (cause.code == ERROR_MEMORY || is_changed)
         error_copy(error, &cause);
     else if (!good)
         refuse_format(format, error);

@@ -225,9 +225,11 @@ static bool encode(IdList *ids, const Session *s, const char *text, size_t lengt
 static bool read_message(ChatMessage *out, const json_t *value, size_t i, Error *error) {
     const json_t *content = json_object_get(value, "content");
     const char *role = json_string_value(json_object_get(value, "role"));
-    if (!role || !json_is_string(content))
+    if (!role || !json_is_string(content) || json_object_size(value) != 2)
         return error_set(error, ERROR_FILE,
-                         "\"messages\": message %zu: wanted role and content, both texts", i);
+                         "\"messages\": message %zu: wanted role and content, both texts, and "
+                         "nothing else",
+                         i);
     out->text = json_string_value(content);
     out->length = json_string_length(content);
     return chat_role_by_name(&out->role, role) ||

@@ -192,7 +192,14 @@ Test(file_writer, refuses_what_is_no_file) {
     check_refused(dangling, "cannot follow the link");
     check_refused(loop, "cannot follow the link");
     check_refused(below, "No such file or directory");
-    check_refused(slash, "Is a directory");
+    check_refused(slash, "is the name of a directory; give that of a file");
+    int ends[2];
+    char piped[40];
+    CHECK(!pipe(ends), "no pipe");
+    snprintf(piped, sizeof piped, "/proc/self/fd/%d", ends[1]); // as /dev/stdout may be
+    check_refused(piped, "is a device, a pipe or a socket");
+    close(ends[0]);
+    close(ends[1]);
     check_refused("", "the name of the output is empty");
     char *long_name = calloc(1, 6001);
     memset(long_name, 'x', 6000);

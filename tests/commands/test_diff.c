@@ -310,3 +310,21 @@ Test(diff, a_closed_standard_output_is_exit_4) {
     check_refused(&r, ERROR_IO, "standard output");
     free(path);
 }
+
+// Nobody has read the answer no.
+Test(diff, a_lost_answer_is_exit_4_and_not_1) {
+    static const float A[] = {1, 2}, B[] = {1, 3};
+    WriterTensor a = floats("x", 1, 2, A), b = floats("x", 1, 2, B);
+    char *first = write_tensors("a.safetensors", &a, 1),
+         *second = write_tensors("b.safetensors", &b, 1);
+    TestRun r = program("diff|%s|%s|--budget|0", first, second);
+    CHECK_INT(r.status, ERROR_ANSWER_NO);
+    test_run_free(&r);
+    char script[800];
+    snprintf(script, sizeof script, "$RUN diff %s %s --budget 0 --json -q >/dev/full", first,
+             second);
+    r = program_shell(script);
+    check_refused(&r, ERROR_IO, "standard output");
+    free(first);
+    free(second);
+}

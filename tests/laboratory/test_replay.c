@@ -545,11 +545,14 @@ Test(replay, names_the_way_out_where_a_file_is_gone) {
     save(path, root);
     TestRun r = program("replay|%s", path);
     check_refused(&r, ERROR_IO, "(the recorded path; --model PATH gives another)");
-    json_object_set_new(model, "path", json_string(small_model()));
     json_object_set_new(json_object_get(root, "options"), "tokenizer", json_string("/no/such.bin"));
-    save(path, root);
-    r = program("replay|%s", path);
-    check_refused(&r, ERROR_IO, "(the recorded path; -z FILE gives another)");
+    const char *const models[] = {small_model(), "builtin"}; // the latter is no file
+    for (int i = 0; i < 2; i++) {
+        json_object_set_new(model, "path", json_string(models[i]));
+        save(path, root);
+        r = program("replay|%s", path);
+        check_refused(&r, ERROR_IO, "(the recorded path; -z FILE gives another)");
+    }
     r = program("replay|%s|-z|/none", path);
     check_refused(&r, ERROR_IO, "/none");
     json_decref(root);

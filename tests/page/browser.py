@@ -180,11 +180,16 @@ class Browser:
         """Waits for frames to be drawn."""
         self.run(f"new Promise(done => requestAnimationFrame(() => setTimeout(done, {int(seconds * 1000)})))")
 
-    def wait_for(self, expression):
-        until = time.monotonic() + SECONDS
+    def wait_for(self, expression, again=None):
+        """Until the expression is true; `again` is done once a second until then."""
+        begun, times = time.monotonic(), 0
         while not self.run(f"Boolean({expression})"):
-            if time.monotonic() > until:
+            seconds = time.monotonic() - begun
+            if seconds > SECONDS:
                 raise RuntimeError("never true: " + expression)
+            if again and seconds >= times:
+                again()
+                times += 1
             self.settle()
 
     # ---- a hand on mouse and keyboard ----

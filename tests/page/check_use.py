@@ -108,8 +108,8 @@ def check_arrows(browser):
     show(browser, "lens")
     browser.run("(choose({position: 3}), document.querySelector('#lens .scroll').style.width = '200px', document.querySelector('#lens .scroll').focus(), 0)")
     browser.run("(document.querySelector('#lens .scroll').scrollLeft = 0)")
-    browser.key("ArrowRight")
-    browser.wait_for("document.querySelector('#lens .scroll').scrollLeft > 0")  # an arrow scrolls the box, smoothly
+    # Smoothly; a key that comes before the browser has drawn the box of this width scrolls nothing.
+    browser.wait_for("document.querySelector('#lens .scroll').scrollLeft > 0", lambda: browser.key("ArrowRight"))
     check(browser.run("chosen.position") == 3, "an arrow in a box that scrolls chose position", browser.run("chosen.position"))
     browser.run("(document.querySelector('#lens .scroll').style.width = '', document.activeElement.blur(), 0)")
     left, top, width, height = browser.run(f"(v => [v.left, v.top, v.columnWidth, v.rowHeight])({view('lens')})")

@@ -142,6 +142,8 @@ Test(prompt_lines, wrong_types_and_ranges_are_named) {
     WRONG("{\"messages\":[{\"role\":\"wizard\",\"content\":\"a\"}]}", "got the role \"wizard\"");
     WRONG("{\"messages\":[]}", "wanted an array");
     WRONG("{\"messages\":[7]}", "message 0");
+    WRONG("{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"name\":\"b\"}]}",
+          "and nothing else");
 }
 
 // As some programs write integers.

@@ -419,6 +419,20 @@ Test(prompts_resume, answers_of_nul_bytes_are_read_again) {
     free(f.wanted);
 }
 
+Test(prompts_resume, answers_with_other_line_ends_are_refused_as_that) {
+    Files f = files_open(FEW);
+    char script[700];
+    snprintf(script, sizeof script, "sed 's/$/\\r/' %s > %s", f.whole, f.out);
+    TestRun run = program_shell(script);
+    check_status(&run, 0);
+    test_run_free(&run);
+    run = run_to(f.prompts, f.out, "|--resume");
+    check_refused(&run, 3, "do not end as they were written");
+    run = program("merge|%s", f.out);
+    check_refused(&run, 3, "do not end as they were written");
+    free(f.wanted);
+}
+
 // A file of somebody else's stays as it is.
 static void check_foreign(const Files *f, const char *bytes) {
     size_t size = 0;
