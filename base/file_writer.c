@@ -411,6 +411,16 @@ bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *
     return good;
 }
 
+bool locked_file_replace(const OutputFile *out, const void *bytes, uint64_t size, int flags,
+                         int *descriptor, Error *error) {
+    int old = *descriptor; // its lock is held until the new one's is
+    bool made;
+    if (!file_write(out, bytes, size, error)) return false;
+    bool good = locked_file_open(out->path, flags, true, descriptor, &made, error);
+    close(old);
+    return good;
+}
+
 const char *file_writer_path(const FileWriter *file) {
     return file->path;
 }

@@ -76,7 +76,8 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
     session_note_split(s);
     int context = choose_context(s);
     if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
-        !drafting_open(&chat->drafting, s, error) || !chat_session_open(chat, error))
+        !drafting_open(&chat->drafting, s, error) || !chat_session_open(chat, error) ||
+        !transcript_check(options, error))
         return false;
     // With sinks that is what a token sees, and the cache holds all of the conversation.
     if (options->overflow == OVERFLOW_SINKS) {

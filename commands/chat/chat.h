@@ -114,7 +114,10 @@ void wrap_end(Wrap *wrap); // shows what is held back
 
 // ---- files ----
 
-// --transcript: begins the file, where one is wanted, and locks it. False: exit code 2 or 4.
+// --transcript, before the model is loaded: whether the file may be begun. False: as
+// transcript_open.
+bool transcript_check(const Options *options, Error *error);
+// Begins the file, where one is wanted, and locks it. False: exit code 2, 4 or 5.
 bool transcript_open(Chat *chat, Error *error);
 // Appends the two lines of an exchange, behind "undo" where it takes the place of the one before;
 // `stop`: why the answer ended. False: exit code 4 or 5. At a

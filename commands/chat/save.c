@@ -114,22 +114,37 @@ bool conversation_save(Chat *chat, const char *path, bool force, Error *error) {
 
 // ---- as it goes ----
 
-// Checked as other outputs are; it grows in place, since all of it is of use at any moment.
-bool transcript_open(Chat *chat, Error *error) {
-    const char *path = chat->options.transcript;
-    if (!path) return true;
+static OutputFile transcript_output(const Options *o, const FileSet *inputs) {
+    return (OutputFile){.path = o->transcript, .inputs = inputs, .force = o->force};
+}
+
+static bool check_transcript(FileSet *inputs, const Options *o, Error *error) {
+    OutputFile out = transcript_output(o, inputs);
+    return !o->transcript || (inputs_find(inputs, o, error) &&
+                              (!o->session || file_set_add(inputs, o->session, error)) &&
+                              inputs_check(&out, o, error));
+}
+
+bool transcript_check(const Options *o, Error *error) {
     FileSet inputs = {0};
-    OutputFile out = {.path = path, .inputs = &inputs, .force = chat->options.force, .grows = true};
-    bool good = inputs_find(&inputs, &chat->options, error) &&
-                (!chat->options.session || file_set_add(&inputs, chat->options.session, error)) &&
-                inputs_check(&out, &chat->options, error);
+    bool good = check_transcript(&inputs, o, error);
     file_set_free(&inputs);
-    if (!good) return false;
-    bool force = chat->options.force, made;
-    if (!locked_file_open(path, O_WRONLY | O_APPEND, force, &chat->transcript, &made, error))
-        return false;
-    return made || !ftruncate(chat->transcript, 0) ||
-           error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
+    return good;
+}
+
+// It grows in place, since all of it is of use at any moment.
+bool transcript_open(Chat *chat, Error *error) {
+    const Options *o = &chat->options;
+    const int flags = O_WRONLY | O_APPEND;
+    FileSet inputs = {0};
+    bool made, good = check_transcript(&inputs, o, error);
+    OutputFile out = transcript_output(o, &inputs);
+    if (good && o->transcript) {
+        good = locked_file_open(o->transcript, flags, o->force, &chat->transcript, &made, error);
+        if (good && !made) good = locked_file_replace(&out, "", 0, flags, &chat->transcript, error);
+    }
+    file_set_free(&inputs);
+    return good;
 }
 
 // Whole, or not at all.

@@ -211,17 +211,13 @@ static bool check_header(const Answers *a, const Line *there, bool is_open, Erro
 
 // ---- opening ----
 
-// What --force begins anew, with the first line in it. The old file is not written to, since it may
-// have other names.
+// What --force begins anew, with the first line in it.
 static bool replace_old(Answers *a, Error *error) {
     OutputFile out = {.path = a->path, .inputs = &a->inputs, .force = true};
-    int old = a->file; // its lock is held until the new one's is
-    if (!file_write(&out, a->header.bytes, a->header.size, error)) return false;
     a->replaces = false;
     a->size = a->header.size;
-    bool good = locked_file_open(a->path, O_RDWR | O_APPEND, true, &a->file, &a->made, error);
-    close(old);
-    return good;
+    return locked_file_replace(&out, a->header.bytes, a->header.size, O_RDWR | O_APPEND, &a->file,
+                               error);
 }
 
 // A line of its own: nothing of it stays where it could not be written whole.

@@ -382,6 +382,19 @@ Test(conversation, a_transcript_is_of_one_run_at_a_time) {
     test_run_free(&r);
 }
 
+// --force begins it anew, and not under its other names.
+Test(conversation, a_transcript_that_is_replaced_keeps_its_other_names) {
+    const char *path = test_temporary("anew.jsonl");
+    TestRun r = program_shell(
+        test_text("echo old > %s; ln %s %s.link; $RUN chat $MODEL --template llama2 -q -t 0 "
+                  "--max-tokens 3 -i "
+                  "Lily --transcript %s --force > %s.answer && cat %s.link && grep -c Lily %s",
+                  path, path, path, path, path, path, path));
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "old\n1\n");
+    test_run_free(&r);
+}
+
 // What penalties count: generate, given the ids of the conversation, goes on with the same answer.
 // The first answer is cut off, so its last token is fed with the second message.
 Test(conversation, every_token_counts_once_for_penalties) {
