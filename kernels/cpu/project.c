@@ -94,8 +94,9 @@ static int block_size(int left, int most) {
     static const int SIZES[] = {TILE_ROWS, 8, 6, 4, 3, 2, 1};
     for (int i = 0;; i++) {
         int rest = left - SIZES[i];
-        // Five are 2 and 3.
-        if (SIZES[i] <= most && rest >= 0 && rest != 1 && rest != 2 && rest != 5) return SIZES[i];
+        // Five are 2 and 3. A tile takes as long for 8 as for 16, and is no reason for two of them.
+        bool leaves_few = rest == 1 || rest == 2 || (rest == 5 && SIZES[i] < TILE_ROWS);
+        if (SIZES[i] <= most && rest >= 0 && !leaves_few) return SIZES[i];
     }
 }
 
