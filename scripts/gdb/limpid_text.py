@@ -68,29 +68,55 @@ class NextToken(Command):
 # ---- going back ----
 
 
+def caller_data(generation):
+    """What the text's own command collects of it (Generation.context), as (name, struct); None: nothing that is kept."""
+    functions = [frame.name() for frame in frames()]
+    name = "Sink" if "generate_text" in functions else "Turn" if "conversation_answer" in functions else None
+    return (name, generation["context"].cast(gdb.lookup_type(name).pointer()).dereference()) if name else (None, None)
+
+
+def kept_numbers(generation):
+    """The fields whose value belongs to the text so far: its hash, its lengths, those of what is held back or collected."""
+    stop, characters, (name, data) = generation["stop_text"], generation["characters"], caller_data(generation)
+    numbers = [generation["logits_hash"], generation["ids"]["count"], generation["repeated"], stop["length"], stop["released"],
+               characters["pending"], characters["released"]]
+    if name == "Turn":
+        numbers.append(data["answer"]["size"])
+        if int(data["wrap"]):
+            numbers += [data["wrap"]["word"]["size"], data["wrap"]["width"], data["wrap"]["spaces"]]
+    if name == "Sink":
+        surprise = data["surprise"]
+        numbers += [data["length"], data["recording"]["n_tokens"], surprise["characters"]["pending"],
+                    surprise["characters"]["released"]] + [surprise[field] for field in ("first", "count", "bits", "tokens")]
+    return numbers
+
+
+def kept_buffers(generation):
+    """(address, bytes) of what waits for the next token, from the beginning of each buffer on; buffers only grow."""
+    stop, characters, (name, data) = generation["stop_text"], generation["characters"], caller_data(generation)
+    buffers = [(stop["held"], int(stop["length"])), (characters["buffer"], int(characters["pending"]))]
+    if name == "Turn" and int(data["wrap"]):
+        buffers.append((data["wrap"]["word"]["bytes"], int(data["wrap"]["word"]["size"])))
+    if name == "Sink":
+        spans, waiting = data["surprise"]["spans"], data["surprise"]["characters"]
+        buffers += [(spans, int(data["surprise"]["count"]) * spans.type.target().sizeof),
+                    (waiting["buffer"], int(waiting["pending"]))]
+    return buffers
+
+
 class Record:
-    """What a text cannot take back itself: the hash of its logits, the bytes held back for the next token."""
+    """What a text cannot take back itself, as it is at one of its tokens."""
 
     def __init__(self, generation):
-        self.hash = int(generation["logits_hash"])
-        stop, characters = generation["stop_text"], generation["characters"]
-        # Bytes from the beginning of the buffer on, of which the first `released` have been shown.
-        self.stop = (read(stop["held"], int(stop["length"])), int(stop["released"]))
-        self.characters = (read(characters["buffer"], int(characters["pending"])), int(characters["released"]))
+        self.numbers = [read(number.address, number.type.sizeof) for number in kept_numbers(generation)]
+        self.buffers = [read(address, count) for address, count in kept_buffers(generation)]
 
     def put_back(self, generation):
-        write_number(generation["logits_hash"], self.hash)
-        stop, characters = generation["stop_text"], generation["characters"]
-        for holder, buffer, length, kept in ((stop, "held", "length", self.stop),
-                                             (characters, "buffer", "pending", self.characters)):
-            gdb.selected_inferior().write_memory(int(holder[buffer]), kept[0])  # buffers only grow
-            write_number(holder[length], len(kept[0]))
-            write_number(holder["released"], kept[1])
-
-
-def write_number(value, number):
-    size = value.type.sizeof
-    gdb.selected_inferior().write_memory(int(value.address), number.to_bytes(size, "little"))
+        inferior = gdb.selected_inferior()
+        for number, kept in zip(kept_numbers(generation), self.numbers):
+            inferior.write_memory(int(number.address), kept)
+        for (address, _), kept in zip(kept_buffers(generation), self.buffers):
+            inferior.write_memory(int(address), kept)
 
 
 class Recorder(gdb.Breakpoint):
@@ -151,12 +177,10 @@ class Text:
         taken = self.taken - count
         if taken not in recorder.records:
             raise gdb.GdbError("token %d was taken before these commands were loaded: begin with `run`" % taken)
-        last, ids = self.token_before(taken), self.generation["ids"]
-        if not call("_Bool decoder_rewind(void*,int,int)", self.decoder, count, last):
+        if not call("_Bool decoder_rewind(void*,int,int)", self.decoder, count, self.token_before(taken)):
             raise gdb.GdbError("%d tokens back: layers with a window have lost what that position sees" % count)
         call("_Bool limpid_sampler_forget(void*,unsigned long)", self.generation["sampler"], count)
         check_device(model())
-        write_number(ids["count"], int(ids["count"]) - count)
         recorder.records[taken].put_back(self.generation)
         self.taken = taken
 

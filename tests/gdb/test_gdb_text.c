@@ -1,6 +1,8 @@
 // The gdb commands that move along layers and text, and back.
 #include "tests/support/debugger.h"
 
+#include <unistd.h>
+
 Test(gdb_text, steps_from_layer_to_layer) {
     need_debugger();
     TestRun r = debugger("limpid break q_rotated 4\nrun\ndelete\nlimpid next-layer\n"
@@ -140,8 +142,7 @@ Test(gdb_text, goes_on_from_a_changed_token) {
     test_run_free(&wanted);
 }
 
-// "there" is held back, since it may begin the stop text; taken back, it is not there twice. The
-// blank before it has been shown, and stays.
+// "there" is held back, since it may begin the stop text; taken back, it is not there twice.
 Test(gdb_text, bytes_held_back_are_taken_back) {
     need_calls();
     const char *line = sampled_line("--json -t 0 --stop therethere");
@@ -149,8 +150,59 @@ Test(gdb_text, bytes_held_back_are_taken_back) {
                                      "limpid next-token\ncontinue\n",
                          line);
     check_good(&r);
-    check_prints(&r, "\"text\":\",  there was a little");
+    check_prints(&r, "\"text\":\", there was a little");
     test_run_free(&r);
+}
+
+#define THERE_TAKEN_BACK TO_THE_TEXT "limpid next-token\nlimpid rewind 1\ncontinue\n"
+
+// What a command collects of a text is without the tokens that were taken back.
+Test(gdb_text, no_trace_is_left_in_the_files_of_a_text) {
+    need_calls();
+    char *recording = strdup(test_temporary("rewound.json"));
+    TestRun r = debugger(THERE_TAKEN_BACK, sampled_line(test_text("-t 0 --record %s", recording)));
+    check_good(&r);
+    test_run_free(&r);
+    r = program("replay|%s", recording);
+    check_good(&r);
+    check_prints(&r, "the same bits: 8 tokens");
+    test_run_free(&r);
+    char *transcript = strdup(test_temporary("rewound.jsonl"));
+    char chat[800];
+    snprintf(chat, sizeof chat,
+             "chat %s -i Hello --template llama2 -t 0 --max-tokens 8 -j 1 -q --transcript %s",
+             small_model(), transcript);
+    r = undisturbed(chat);
+    check_good(&r);
+    size_t sizes[2];
+    char *wanted = test_read_file(transcript, &sizes[0]);
+    unlink(transcript);
+    test_run_free(&r);
+    r = debugger(THERE_TAKEN_BACK, chat);
+    check_good(&r);
+    char *got = test_read_file(transcript, &sizes[1]);
+    CHECK(sizes[0] == sizes[1] && !memcmp(wanted, got, sizes[0]), "%.*s\n%.*s", (int)sizes[0],
+          wanted, (int)sizes[1], got);
+    test_run_free(&r);
+    free(wanted);
+    free(got);
+    free(recording);
+    free(transcript);
+}
+
+// The mean that --color surprise tells at the end.
+Test(gdb_text, tokens_taken_back_surprise_nobody) {
+    need_calls();
+    const char *line = "builtin --prompt-ids 1,435,462,262,410 -t 0 --max-tokens 8 -j 1 "
+                       "--color surprise";
+    TestRun wanted = undisturbed(line), r = debugger(THERE_TAKEN_BACK, line);
+    check_good(&wanted);
+    check_good(&r);
+    const char *mean = strstr(wanted.err, "mean ");
+    CHECK(mean, "%s", wanted.err);
+    CHECK(strstr(r.err, test_text("%.*s", (int)strcspn(mean, "\n"), mean)), "%s%s", r.err, mean);
+    test_run_free(&r);
+    test_run_free(&wanted);
 }
 
 static int count_of(const char *text, const char *wanted) {
