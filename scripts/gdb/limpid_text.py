@@ -4,7 +4,7 @@ import gdb
 
 from limpid_commands import Command, continue_to, in_range, number, takes_nothing, usage
 from limpid_print import place, print_summary
-from limpid_program import (accepted_tokens, argument_of, call, check_device, find, frames, in_pass, layer_at_hand,
+from limpid_program import (HostMemory, accepted_tokens, argument_of, call, check_device, find, frames, in_pass, layer_at_hand,
                             model, read, spelling, tensor)
 
 
@@ -183,6 +183,21 @@ class Text:
         check_device(model())
         recorder.records[taken].put_back(self.generation)
         self.taken = taken
+        self.prepare()
+
+    def prepare(self):
+        """Makes the grammar's mask for the next token. Callers of decoder_next make it before: there is that of another token."""
+        sampler, error = self.generation["sampler"], argument_of("decoder_next", "error")
+        call("_Bool limpid_sampler_forget(void*,unsigned long)", sampler, 0)  # a mask that sampling has narrowed
+        with HostMemory(1) as ended:
+            if not call("_Bool sampler_prepare(void*,void*,void*)", sampler, ended, error):
+                raise gdb.GdbError(error["message"].string())
+
+    def need_allowed(self, token, position):
+        constraint = self.generation["sampler"]["constraint"]
+        if int(constraint["grammar"]) and not call("_Bool constraint_allows(void*,int)", constraint.address, token):
+            raise gdb.GdbError("token %d%s: the grammar does not allow it at position %d, which is the next one"
+                               % (token, spelling(token), position))
 
 
 class Rewind(Command):
@@ -232,18 +247,20 @@ class SetToken(Command):
         in_range("token", token, int(m["config"]["vocab_size"]))
         if position < end:
             text.rewind(end - position)
-        self.take(text.decoder, token)
+        text.need_allowed(token, position)
+        self.take(text, token)
         if continue_to("decoder_next"):
             print_last_token(decoder_between_tokens())
 
-    def take(self, d, token):
+    def take(self, text, token):
         """Lets decoder_next sample, as it must for the logits and the generator, and returns another token."""
-        error = argument_of("decoder_next", "error")
+        d, error = text.decoder, argument_of("decoder_next", "error")
         with Quiet():
             sampled = int(call("int decoder_next(void*,void*)", d, error))
             if sampled < 0:
                 raise gdb.GdbError(error["message"].string())
             call("_Bool decoder_rewind(void*,int,int)", d, 0, token)
+            text.prepare()
         check_device(model())
         gdb.newest_frame().select()
         gdb.execute("return (int)%d" % token, to_string=True)

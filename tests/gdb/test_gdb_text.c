@@ -205,6 +205,33 @@ Test(gdb_text, tokens_taken_back_surprise_nobody) {
     test_run_free(&wanted);
 }
 
+// The grammar has one way behind the comma, and another token is refused there.
+Test(gdb_text, a_grammar_goes_back_with_the_text) {
+    need_calls();
+    static const char *const REFUSED[] = {"limpid set-token 6 500"};
+    const char *path = test_temporary("there.gbnf"),
+               *grammar = "root ::= \", there was\" \" an old man\" \"!\"";
+    test_write_file(path, grammar, strlen(grammar));
+    char line[800];
+    snprintf(line, sizeof line, "%s", sampled_line(test_text("--json -t 0 --grammar %s", path)));
+    TestRun wanted = undisturbed(line);
+    check_good(&wanted);
+    char script[4000];
+    snprintf(script, sizeof script,
+             TO_THE_TEXT "limpid next-token\nlimpid next-token\nlimpid rewind 2\n"
+                         "limpid next-token\nlimpid set-token 6 406\nlimpid rewind 1\n%scontinue\n",
+             attempts(REFUSED, 1));
+    TestRun r = debugger(script, line);
+    check_good(&r);
+    check_prints(&r, "refused: token 500 \"");
+    check_prints(&r, ": the grammar does not allow it at position 6, which is the next one\n");
+    check_same_value(&r, &wanted, "text");
+    check_same_value(&r, &wanted, "ids");
+    check_same_value(&r, &wanted, "logits_hash");
+    test_run_free(&r);
+    test_run_free(&wanted);
+}
+
 static int count_of(const char *text, const char *wanted) {
     int count = 0;
     for (; (text = strstr(text, wanted)); text++)
