@@ -24,7 +24,7 @@ import limpid_commands
 import limpid_printers
 import limpid_reference
 import limpid_text
-from limpid_commands import Command, continue_to, in_range, takes_nothing
+from limpid_commands import Command, continue_to, in_range, number, takes_nothing, usage
 from limpid_print import place, print_summary, print_tensor, print_where
 from limpid_program import STAGES, enumerator, frames, model, names, stage_at_hand, tensor
 
@@ -61,8 +61,8 @@ class ShowTensor(Command):
     def perform(self, argument):
         words = gdb.string_to_argv(argument)
         row = None
-        if len(words) == 3 and words[1] == "--row" and words[2].isdigit():
-            row = int(words[2])
+        if len(words) == 3 and words[1] == "--row":
+            row = number(words[2], self)
         elif len(words) != 1:
             raise gdb.GdbError("limpid tensor NAME [--row N]; names: " + " ".join(names()))
         print_tensor(tensor(model(), words[0]), words[0], row)
@@ -71,17 +71,17 @@ class ShowTensor(Command):
         return [name for name in names() if name.startswith(text)]
 
 
-def stage_condition(words):
+def stage_condition(words, command):
     """The breakpoint condition for [STAGE] [LAYER]; empty: any stage."""
-    if len(words) > 2 or (len(words) == 2 and not words[1].isdigit()):
-        raise gdb.GdbError("limpid break STAGE [LAYER]: LAYER is a number")
+    if len(words) > 2:
+        raise usage(command)
     if words and words[0] not in STAGES:
         raise gdb.GdbError("no stage %s: %s" % (words[0], " ".join(STAGES)))
     inside = words and re.match("(q|k|v|att|ffn|layer)(_|$)", words[0])
     if len(words) == 2 and not inside:
         raise gdb.GdbError("%s is computed once for all layers: leave the layer out" % words[0])
     parts = ["id == " + enumerator(words[0])] if words else []
-    return " && ".join(parts + ["layer == %s" % words[1]] if len(words) == 2 else parts)
+    return " && ".join(parts + ["layer == %d" % number(words[1], command)] if len(words) == 2 else parts)
 
 
 def need_observe():
@@ -109,12 +109,16 @@ class Break(Command):
         words = gdb.string_to_argv(argument)
         if not words:
             raise gdb.GdbError("limpid break STAGE [LAYER]; stages: " + " ".join(STAGES))
-        condition = stage_condition(words)
+        condition = stage_condition(words, self)
         if len(words) == 2 and (layers := layers_at_hand()) is not None:
             in_range("layer", int(words[1]), layers)
         need_observe()
         stop = gdb.Breakpoint("observe")
-        stop.condition = condition
+        try:
+            stop.condition = condition
+        except gdb.error:
+            stop.delete()
+            raise
 
     def complete(self, text, word):
         return [name for name in STAGES if name.startswith(text)]
@@ -129,7 +133,7 @@ class Next(Command):
     def perform(self, argument):
         next(frames())
         words = gdb.string_to_argv(argument)
-        condition = stage_condition(words)
+        condition = stage_condition(words, self)
         if len(words) == 2:
             in_range("layer", int(words[1]), int(model()["config"]["n_layers"]))
         need_observe()

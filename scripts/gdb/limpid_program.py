@@ -504,7 +504,7 @@ def end_tensor(m, name):
 def tensor(m, name):
     parts = name.split(".")
     chunk = m["chunk"]
-    if len(parts) == 3 and parts[0] == "layers" and parts[1].isdigit():
+    if len(parts) == 3 and parts[0] == "layers" and parts[1].isdecimal():
         return layer_tensor(m, int(parts[1]), parts[2], name)
     if name == "stage" or name not in SCRATCH and name == stage_at_hand():
         return stage_tensor(m)

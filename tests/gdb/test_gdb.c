@@ -53,6 +53,23 @@ Test(gdb, does_not_look_for_a_layer_that_the_model_lacks) {
     test_run_free(&r);
 }
 
+// Before a model is open any layer may be one of it; what gdb cannot compare leaves no breakpoint.
+Test(gdb, a_layer_that_is_no_number_leaves_no_breakpoint) {
+    need_debugger();
+    static const char *const COMMANDS[] = {"limpid break att_heads 99999999999999999999",
+                                           "limpid break att_heads two", "limpid break q \u00b2",
+                                           "limpid break q 08"};
+    TestRun r = debugger(test_text("%spython print('breakpoints:', [b.condition for b in "
+                                   "gdb.breakpoints() if b.visible])\n",
+                                   attempts(COMMANDS, sizeof COMMANDS / sizeof *COMMANDS)),
+                         debugged_line());
+    check_good(&r);
+    check_prints(&r, "refused: limpid break STAGE [LAYER]\nrefused: limpid break STAGE [LAYER]\n"
+                     "refused: limpid break STAGE [LAYER]\nBreakpoint 1 at ");
+    check_prints(&r, "breakpoints: ['id == STAGE_Q && layer == 8']\n");
+    test_run_free(&r);
+}
+
 // final_norm is a stage and a weight: at the stage its name means the stage, as in `limpid set`.
 Test(gdb, a_stage_at_hand_goes_before_a_weight_of_its_name) {
     need_debugger();
@@ -458,12 +475,15 @@ Test(gdb, one_line_says_why_not) {
         {"limpid tensor position_embedding", "position_embedding: not in this model"},
         {"limpid tensor rope_local.cos", "rope_local.cos: not in this model"},
         {"limpid tensor q --row 5", "q: the rows are 0 .. 4"},
-        {"limpid tensor q --row x", "limpid tensor NAME [--row N]; names: x "},
+        {"limpid tensor q --row x", "limpid tensor NAME [--row N]\n"},
+        {"limpid tensor q --row \u00b2", "limpid tensor NAME [--row N]\n"},
+        {"limpid tensor layers.\u00b2.wq", "no tensor layers.\u00b2.wq: x "},
         {"limpid tensor", "limpid tensor NAME [--row N]; names: x "},
         {"limpid break", "limpid break STAGE [LAYER]; stages: token_embedding "},
         {"limpid break rope", "no stage rope: token_embedding "},
         {"limpid next logits 3", "logits is computed once for all layers"},
-        {"limpid next q one", "limpid break STAGE [LAYER]: LAYER is a number"},
+        {"limpid next q one", "limpid next [STAGE [LAYER]]\n"},
+        {"limpid next q 9999999999", "limpid next [STAGE [LAYER]]\n"},
         {"limpid logits many", "limpid logits [N]"},
         {"limpid save x", "limpid save NAME FILE"},
         {"limpid save x /nowhere/x.safetensors", "/nowhere/x.safetensors: No such file"},
