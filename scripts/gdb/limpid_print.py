@@ -2,7 +2,7 @@
 import gdb
 
 from limpid_blocks import BLOCKS
-from limpid_program import PASSES, STAGES, frames, layer_at_hand, model, rows_at_hand, spelling, stage_at_hand
+from limpid_program import PASSES, STAGES, drafts, frames, layer_at_hand, model, rows_at_hand, spelling, stage_at_hand
 
 MOST_VALUES = 1 << 20  # values that statistics are computed of, at most
 FIRST = 8  # values printed of a row
@@ -80,17 +80,18 @@ def place(m):
     if not passes:
         return BETWEEN + ", in %s" % inner[0]
     layer, stage, words = layer_at_hand(), stage_at_hand(), []
+    draft = "draft model, " if drafts(m) else ""
     if layer is not None and layer >= 0:
         words.append("layer %d of %d" % (layer, int(m["config"]["n_layers"])))
     for function, block in (("attention_block", "attention"), ("ffn_block", "feed-forward"), ("forward_logits", "logits")):
         if function in inner:
             words.append(block)
     if stage:
-        return "%s: %s, %s" % (", ".join(words) or "before the layers", stage, STAGES[stage][1])
+        return draft + "%s: %s, %s" % (", ".join(words) or "before the layers", stage, STAGES[stage][1])
     else:
         within = inner[:inner.index(passes[0])]
         words.append("in " + " < ".join(within[:4] or inner[:1]))
-    return ", ".join(words)
+    return draft + ", ".join(words)
 
 
 def print_rows(m, when):

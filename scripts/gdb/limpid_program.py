@@ -124,6 +124,15 @@ def model():
     return value
 
 
+def drafts(m):
+    """Whether a model is the one that guesses (--draft), and not the one whose text is generated."""
+    try:
+        generation = find("Generation")
+    except gdb.GdbError:  # optimised out in every frame: it cannot be told
+        return False
+    return generation is not None and int(generation["session"]["model"]) != int(m.address)
+
+
 def argument_of(function, name):
     """An argument of the innermost frame of a function, or None."""
     for frame in frames():

@@ -39,6 +39,28 @@ Test(gdb, says_where_it_stands) {
     test_run_free(&r);
 }
 
+// With --draft two models run: the draft's passes say that they are its own.
+Test(gdb, names_the_draft_model) {
+    need_debugger();
+    char line[600];
+    snprintf(line, sizeof line,
+             "%s --draft builtin --draft-tokens 2 --prompt-ids 1,435,462,262,410 -t 0 --ids "
+             "--max-tokens 8 -j 1 -q",
+             small_model());
+    TestRun r = debugger("limpid break logits\nrun\nlimpid where\nbreak speculation_propose\n"
+                         "continue\nlimpid where\ndelete\nlimpid next logits\nlimpid where\n"
+                         "limpid next-layer\n",
+                         line);
+    check_good(&r);
+    check_prints(&r, "\nlogits: logits, one unnormalised");
+    check_prints(&r, "\nbetween two forward passes, in speculation_propose\n");
+    const char *draft = strstr(r.out, "\ndraft model, logits: logits, one unnormalised");
+    CHECK(draft && strstr(draft + 1, "\ndraft model, logits: logits, one unnormalised"), "%s",
+          r.out);
+    check_prints(&r, "\ndraft model, layer 0 of 6, attention: att_norm");
+    test_run_free(&r);
+}
+
 // Else the program would run to its end in search of it.
 Test(gdb, does_not_look_for_a_layer_that_the_model_lacks) {
     need_debugger();
