@@ -1,5 +1,6 @@
 // The debugger session of README.md: its commands are run, and print what the page shows. Numbers
-// may differ in their last digits, since the page is of the plain loops.
+// may differ in their last digits, since the page is of the plain loops. Where the program stops
+// depends on the build, but every line of the source that a page shows is one of the source.
 #include "tests/support/debugger.h"
 
 enum { SESSION_SIZE = 4000 };
@@ -34,11 +35,17 @@ static void take_line(Session *s, const char *line) {
     }
 }
 
-static void read_session(Session *s) {
+static char *read_text(const char *path) {
     size_t size;
-    char *page = test_read_file("README.md", &size);
-    page = realloc(page, size + 1);
-    page[size] = '\0';
+    char *text = test_read_file(path, &size);
+    text = realloc(text, size + 1);
+    CHECK(text);
+    text[size] = '\0';
+    return text;
+}
+
+static void read_session(Session *s) {
+    char *page = read_text("README.md");
     char *begin = strstr(page, "## A debugger session");
     begin = begin ? strstr(begin, "```\n") : NULL;
     char *end = begin ? strstr(begin + 4, "```\n") : NULL;
@@ -99,4 +106,38 @@ Test(gdb_readme, the_session_prints_what_the_page_shows) {
     check_good(&r);
     check_shown(&r, s.shown);
     test_run_free(&r);
+}
+
+static void check_source_line(const char *path, int number, const char *wanted) {
+    char *source = read_text(path), *rest = source, *line = NULL;
+    for (int i = 0; i < number; i++)
+        line = strsep(&rest, "\n");
+    CHECK(line && !strcmp(line, wanted), "line %d of %s is \"%s\", a page shows \"%s\"", number,
+          path, line ? line : "", wanted);
+    free(source);
+}
+
+// "Breakpoint 1 at 0x7e258: file PATH, line N." and, where it stops, "N<tab>TEXT". Returns how many
+// lines of the source were shown.
+static int check_stops(const char *page) {
+    char *text = read_text(page), *rest = text, path[100] = "", where[120];
+    int set = 0, shown, used, count = 0;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        sscanf(line, "Breakpoint %*d at %*x: file %99[^,], line %d.", path, &set);
+        if (!strncmp(line, "Breakpoint 1, ", 14)) {
+            snprintf(where, sizeof where, " at %s:%d", path, set);
+            CHECK(strstr(line, where), "%s: no \"%s\" in \"%s\"", page, where, line);
+        }
+        if (sscanf(line, "%d%n", &shown, &used) != 1 || line[used] != '\t') continue;
+        CHECK(shown == set, "%s: line %d, and the breakpoint is at %d", page, shown, set);
+        check_source_line(path, shown, line + used + 1);
+        count++;
+    }
+    free(text);
+    return count;
+}
+
+Test(gdb_readme, lines_of_the_source_are_those_of_the_source) {
+    CHECK_INT(check_stops("README.md"), 1);
+    CHECK_INT(check_stops("docs/laboratory.md"), 1);
 }
