@@ -88,7 +88,8 @@ def need_observe():
     try:
         gdb.lookup_global_symbol("observe").name
     except AttributeError:
-        raise gdb.GdbError("no function observe with debug information: is this limpid, built with -g?")
+        raise gdb.GdbError("no function observe with debug information: this wants a limpid that is not stripped, "
+                           "of `make debug` or of `make install STRIP=`")
 
 
 def layers_at_hand():

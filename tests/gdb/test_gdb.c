@@ -39,6 +39,22 @@ Test(gdb, says_where_it_stands) {
     test_run_free(&r);
 }
 
+// `make install` strips the program: the message says how to have one with names.
+Test(gdb, tells_a_stripped_program_from_one_with_names) {
+    need_debugger();
+    if (system("strip --version > /dev/null 2>&1")) SKIP("no strip on this machine");
+    const char *copy = test_temporary("stripped");
+    TestRun r =
+        program_shell(test_text("strip -o %s $RUN && gdb -nx -batch -x scripts/limpid-gdb.py "
+                                "-ex 'limpid break q' %s",
+                                copy, copy));
+    CHECK(strstr(r.err,
+                 "no function observe with debug information: this wants a limpid that is not "
+                 "stripped, of `make debug` or of `make install STRIP=`\n"),
+          "%s%s", r.out, r.err);
+    test_run_free(&r);
+}
+
 // With --draft two models run: the draft's passes say that they are its own.
 Test(gdb, names_the_draft_model) {
     need_debugger();
