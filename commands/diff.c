@@ -15,8 +15,8 @@
 // Exit code 1; the answer itself is on standard output.
 static bool answer_no(const TraceDiff *d, Error *error) {
     if (d->first)
-        return error_set(error, ERROR_ANSWER_NO, "%zu tensors differ, the first is %.120s",
-                         d->n_over, d->first->a->plan.name);
+        return error_set(error, ERROR_ANSWER_NO, "%zu tensor%s, the first is %.120s", d->n_over,
+                         d->n_over == 1 ? " differs" : "s differ", d->first->a->plan.name);
     return error_set(error, ERROR_ANSWER_NO, "nothing could be compared");
 }
 

@@ -172,8 +172,8 @@ static void print_first(const DiffReport *r) {
         output_print(": %.9g in A, %.9g in B", (double)t->in_a, (double)t->in_b);
     }
     if (t->verdict == VERDICT_NONFINITE) output_print(", not a finite number");
-    output_print("; %zu of %zu tensors are over the budget %s.\n", d->n_over, d->n_compared,
-                 r->budget->name);
+    output_print("; %zu of %zu tensor%s %s over the budget %s.\n", d->n_over, d->n_compared,
+                 d->n_compared == 1 ? "" : "s", d->n_over == 1 ? "is" : "are", r->budget->name);
 }
 
 // The last lines of the report.
@@ -188,8 +188,12 @@ static void print_answer(const DiffReport *r) {
         print_first(r);
     } else {
         const TensorDiff *t = d->nearest;
-        output_print("All %zu tensors are within the budget %s; %s uses most, %s of it.\n",
-                     d->n_compared, r->budget->name, name_of(name, t->a), share_text(share, t));
+        if (d->n_compared == 1)
+            output_print("The one tensor is");
+        else
+            output_print("All %zu tensors are", d->n_compared);
+        output_print(" within the budget %s; %s uses most, %s of it.\n", r->budget->name,
+                     name_of(name, t->a), share_text(share, t));
     }
     if (d->n_compared && d->n_compared < d->count)
         output_print("Not compared, since not floating-point in both files: %zu%s.\n",

@@ -57,9 +57,12 @@ Test(diff, figures_are_those_worked_by_hand) {
     check_says(
         &r, ERROR_ANSWER_NO,
         "The first that differs is h.12.x (layer 12), at position 1, element 1: 4 in A, 5 in "
-        "B; 1 of 1 tensors are over the budget f32.");
+        "B; 1 of 1 tensor is over the budget f32.");
+    r = diff_of("h.12.x", 2, 2, A, B, "");
+    CHECK(strstr(r.err, "run: 1 tensor differs, the first is h.12.x\n"), "%s", r.err);
+    test_run_free(&r);
     r = diff_of("h.12.x", 2, 2, A, A, "|--budget|0");
-    check_says(&r, 0, "All 1 tensors are within the budget 0");
+    check_says(&r, 0, "The one tensor is within the budget 0");
 }
 
 // 2.5e-4 for logits and 1e-4 for attention weights, however small; else relative to the largest.
@@ -108,7 +111,7 @@ Test(diff, half_precisions_are_converted) {
         b.data = i ? F16 : BF16;
         char *path_b = write_tensors("b.safetensors", &b, 1);
         TestRun r = program("diff|%s|%s|--budget|0", path_a, path_b);
-        check_says(&r, 0, "All 1 tensors");
+        check_says(&r, 0, "The one tensor is within the budget 0");
         free(path_b);
     }
     free(path_a);
@@ -126,11 +129,11 @@ Test(diff, tensors_without_a_partner_are_listed_and_other_shapes_named) {
     CHECK(strstr(r.out, ": 1\n    th\\x1bre\n"), "%s", r.out);
     check_says(
         &r, ERROR_ANSWER_NO,
-        "The first that differs is both, (3, 2) in A and (2, 3) in B; 1 of 2 tensors are over");
+        "The first that differs is both, (3, 2) in A and (2, 3) in B; 1 of 2 tensors is over");
     r = program("diff|%s|%s|--only|here", path_a, path_b);
     check_says(&r, ERROR_ANSWER_NO, "Nothing could be compared: no name is in both files.");
     r = program("diff|%s|%s|--only|last", path_a, path_b);
-    check_says(&r, 0, "All 1 tensors are within the budget f32");
+    check_says(&r, 0, "The one tensor is within the budget f32");
     free(path_a);
     free(path_b);
 }
