@@ -19,19 +19,33 @@ typedef struct Listed {
     int64_t line; // in the metadata's "order"
 } Listed;
 
-// The lines of `order`, numbered. A name that it has twice is an error.
-static bool index_lines(NameIndex *index, const char *order, Arena *arena, Error *error) {
+// The metadata "order" of a file.
+typedef struct Order {
+    const char *lines; // names; NULL: the file has none
+    const char *path;  // of the file; borrowed
+} Order;
+
+static bool read_order(Order *order, SafetensorsFile *file, Error *error) {
+    *order = (Order){.path = file->mapping.path};
+    return safetensors_metadata(file, "order", &order->lines, error) ||
+           error_prefix(error, order->path);
+}
+
+// The lines of the order, numbered. A name that it has twice is an error.
+static bool index_lines(NameIndex *index, const Order *order, Arena *arena, Error *error) {
     size_t count = 1;
-    for (const char *at = order; *at; at++)
+    const char *line = order->lines;
+    for (const char *at = line; *at; at++)
         count += *at == '\n';
     NameEntry *entries = arena_alloc(arena, count, sizeof *entries, error);
     if (!entries) return false;
     for (size_t i = 0; i < count; i++) {
-        size_t length = strcspn(order, "\n");
-        entries[i] = (NameEntry){{order, length}, (uint32_t)i};
-        order += length + (i + 1 < count);
+        size_t length = strcspn(line, "\n");
+        entries[i] = (NameEntry){{line, length}, (uint32_t)i};
+        line += length + (i + 1 < count);
     }
-    return names_index(index, entries, count, "line of \"order\"", error);
+    return names_index(index, entries, count, "line of \"order\"", error) ||
+           error_prefix(error, order->path);
 }
 
 // By line of the order, then by place in the file; tensors that the order lacks have the last line.
@@ -44,11 +58,11 @@ static int by_line(const void *a, const void *b) {
 
 // The tensors of a file that match `only`, without the tokens: first in the order of `order`, then
 // the rest in the order of their data.
-static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const char *order,
+static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const Order *order,
                             size_t *count, Error *error) {
     NameIndex lines = {0};
     Listed *list = arena_alloc(&file->arena, file->count, sizeof *list, error);
-    if (!list || (order && !index_lines(&lines, order, &file->arena, error))) return NULL;
+    if (!list || (order->lines && !index_lines(&lines, order, &file->arena, error))) return NULL;
     *count = 0;
     for (size_t i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].plan.name;
@@ -62,9 +76,9 @@ static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const c
 
 const SafetensorsTensor **trace_tensors(SafetensorsFile *file, size_t *count, Error *error) {
     static const TextList all = {0};
-    const char *order = NULL;
-    if (!safetensors_metadata(file, "order", &order, error)) return NULL;
-    Listed *list = list_tensors(file, &all, order, count, error);
+    Order order;
+    if (!read_order(&order, file, error)) return NULL;
+    Listed *list = list_tensors(file, &all, &order, count, error);
     const SafetensorsTensor **out =
         list ? arena_alloc(&file->arena, *count + 1, sizeof *out, error) : NULL;
     for (size_t i = 0; out && i < *count; i++)
@@ -91,7 +105,8 @@ static bool index_tensors(NameIndex *index, SafetensorsFile *file, Error *error)
         const char *name = file->tensors[i].plan.name;
         entries[i] = (NameEntry){{name, strlen(name)}, (uint32_t)i};
     }
-    return names_index(index, entries, file->count, "tensor", error);
+    return names_index(index, entries, file->count, "tensor", error) ||
+           error_prefix(error, file->mapping.path);
 }
 
 static bool is_listed(const char *pattern, const Listed *list, size_t count) {
@@ -110,7 +125,7 @@ static bool check_only(const TextList *only, const Listed *a, size_t n_a, const 
 }
 
 // A tensor of A is part of a pair, or only in A. Then those that are only in B.
-static bool pair(TraceDiff *d, const TextList *only, const char *order, Error *error) {
+static bool pair(TraceDiff *d, const TextList *only, const Order *order, Error *error) {
     NameIndex names_a, names_b;
     size_t n_a = 0, n_b = 0;
     Arena *arena = &d->a.arena;
@@ -154,10 +169,9 @@ bool trace_diff_open(TraceDiff *d, const char *path_a, const char *path_b, const
     }
     d->ids_a = find_ids(&d->a);
     d->ids_b = find_ids(&d->b);
-    const char *order = NULL;
-    bool good = safetensors_metadata(&d->a, "order", &order, error) &&
-                (order || safetensors_metadata(&d->b, "order", &order, error)) &&
-                pair(d, only, order, error);
+    Order order;
+    bool good = read_order(&order, &d->a, error) &&
+                (order.lines || read_order(&order, &d->b, error)) && pair(d, only, &order, error);
     if (!good) trace_diff_close(d);
     return good;
 }
@@ -177,7 +191,7 @@ bool trace_diff_budget(TraceDiff *d, Budget *budget, Error *error) {
     for (int i = 0; i < 2; i++)
         if (!safetensors_metadata(files[i], "precision", &precisions[i], error) ||
             !safetensors_metadata(files[i], "kv", &caches[i], error))
-            return false;
+            return error_prefix(error, files[i]->mapping.path);
     *budget = *budget_of_runs(precisions, caches);
     return true;
 }

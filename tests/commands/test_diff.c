@@ -160,18 +160,18 @@ Test(diff, says_how_many_were_not_compared) {
     free(path);
 }
 
-// Python writes tensors sorted by name; "order" has the order of computation.
-Test(diff, the_order_of_the_metadata_decides_which_is_first) {
+// Three tensors in each of two files, the second of which has an order.
+static void write_ordered(char *paths[2], const char *order) {
     static const float V[2][2] = {{1, 2}, {3, 4}};
     static const WriteTensor TENSORS[] = {
         {"a", "F32", 1, {2}}, {"b", "F32", 1, {2}}, {"c", "F32", 1, {2}}};
-    static const WriteMetadata ORDER[] = {{"order", "c\nb\na"}};
+    WriteMetadata metadata[] = {{"order", order}};
     Error error = {0};
-    char *paths[2];
     for (int i = 0; i < 2; i++) {
         paths[i] = strdup(test_temporary(i ? "y.safetensors" : "x.safetensors"));
-        SafetensorsWriter *w = safetensors_writer_open(
-            &(OutputFile){.path = paths[i], .force = true}, TENSORS, 3, ORDER, (size_t)i, &error);
+        SafetensorsWriter *w =
+            safetensors_writer_open(&(OutputFile){.path = paths[i], .force = true}, TENSORS, 3,
+                                    metadata, (size_t)i, &error);
         CHECK(w, "%s", error.message);
         for (size_t t = 0; t < 3; t++) // c is the same in both
             CHECK(safetensors_writer_put(w, t, 0, V[t < 2 && i], sizeof *V, &error), "%s",
@@ -179,6 +179,28 @@ Test(diff, the_order_of_the_metadata_decides_which_is_first) {
         CHECK(safetensors_writer_finish(w, &error), "%s", error.message);
         safetensors_writer_close(w);
     }
+}
+
+// The file that has it is named, whichever of the two it is.
+Test(diff, an_order_that_has_a_name_twice_is_of_a_file) {
+    char *paths[2];
+    write_ordered(paths, "c\nb\nc");
+    for (int i = 0; i < 2; i++) {
+        TestRun r = program("diff|%s|%s", paths[i], paths[!i]);
+        check_refused(&r, ERROR_FILE,
+                      test_text("run: %s: line of \"order\" \"c\" appears twice", paths[1]));
+        r = program("view|%s|%s|-o|%s", paths[i], paths[!i], test_temporary("order.html"));
+        check_refused(&r, ERROR_FILE,
+                      test_text("run: %s: line of \"order\" \"c\" appears twice", paths[1]));
+    }
+    free(paths[0]);
+    free(paths[1]);
+}
+
+// Python writes tensors sorted by name; "order" has the order of computation.
+Test(diff, the_order_of_the_metadata_decides_which_is_first) {
+    char *paths[2];
+    write_ordered(paths, "c\nb\na");
     TestRun r = program("diff|%s|%s", paths[0], paths[1]); // the second has the order
     check_says(&r, ERROR_ANSWER_NO, "The first that differs is b, at position 0: 1 in A, 3 in B");
     r = program("diff|%s|%s", paths[1], paths[0]);
