@@ -526,14 +526,21 @@ def trace(m, w, ids, context=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", metavar="MODEL_DIR")
-    parser.add_argument("--prompt-ids", required=True, help="1,2,3")
     parser.add_argument("--config", default="config.json", help="another file of that directory")
     parser.add_argument("--context", type=int, help="length by which NTK and longrope choose")
-    parser.add_argument("--greedy", type=int, metavar="N", help="print N greedy ids")
-    parser.add_argument("--out", help="write every stage to this safetensors file")
+    tensor_files.add_trace_options(parser)
     args = parser.parse_args()
+    try:
+        run(args)
+    except OSError as error:
+        tensor_files.stop(4, f"{error.filename}: {error.strerror}")
+
+
+def run(args):
+    if args.out:
+        tensor_files.check_output(args.out, args.model, args.force)
     m, w = open_model(args.model, args.config)
-    ids = [int(part) for part in args.prompt_ids.split(",")]
+    ids = tensor_files.parse_ids(args.prompt_ids, m.vocab_size)
     if args.out:
         tensor_files.write_trace(args.out, trace(m, w, ids, args.context), "numpy", args.model, m)
     if args.greedy:

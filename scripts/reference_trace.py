@@ -203,14 +203,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", metavar="MODEL_DIR", nargs="?")
     parser.add_argument("--gguf", metavar="FILE", help="read this file instead of a directory")
-    parser.add_argument("--prompt-ids", required=True, help="1,2,3")
-    parser.add_argument("--greedy", type=int, metavar="N", help="print N greedy ids")
-    parser.add_argument("--out", help="write every stage to this safetensors file")
+    tensor_files.add_trace_options(parser)
     args = parser.parse_args()
     if bool(args.model) == bool(args.gguf) or not (args.out or args.greedy):
         parser.error("wanted MODEL_DIR or --gguf FILE, and --out or --greedy")
-    ids = [int(part) for part in args.prompt_ids.split(",")]
+    if args.out:
+        tensor_files.check_output(args.out, args.gguf or args.model, args.force)
     model = open_model(args.model, args.gguf)
+    ids = tensor_files.parse_ids(args.prompt_ids, model.config.vocab_size)
     if args.greedy:
         print(*greedy(model, ids, args.greedy), sep="\n")
     if args.out:

@@ -7,6 +7,7 @@ Used by the other scripts here; works with Debian's /usr/bin/python3 and python3
 import json
 import os
 import struct
+import sys
 
 import numpy as np
 
@@ -70,6 +71,43 @@ def write_trace(path, tensors, producer, model, shape):
         "config": json.dumps({name: getattr(shape, name) for name in SIZES}),
         "order": "\n".join(tensors)})
 
+
+# ---- the command lines of the scripts that write such files ----
+
+def stop(code, message):
+    """Ends the script with one line and an exit code of docs/scripting.md."""
+    print(f"{os.path.splitext(os.path.basename(sys.argv[0]))[0]}: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def add_trace_options(parser):
+    parser.add_argument("--prompt-ids", required=True, help="1,2,3")
+    parser.add_argument("--greedy", type=int, metavar="N", help="print N greedy ids")
+    parser.add_argument("--out", help="write every stage to this safetensors file")
+    parser.add_argument("--force", action="store_true", help="replace a file that exists, but none of the model's")
+
+
+def check_output(path, model, force):
+    """Ends the script where `path` exists. Without `force` it stays; a file that is read, `model` or one in it, does so always."""
+    if not os.path.exists(path):
+        return
+    files = [os.path.join(model, name) for name in os.listdir(model)] if os.path.isdir(model) else [model]
+    if any(os.path.exists(name) and os.path.samefile(name, path) for name in files):
+        stop(2, f"{path} belongs to the model, and is never replaced")
+    if not force:
+        stop(2, f"{path} exists: --force replaces it")
+
+
+def parse_ids(text, vocab_size):
+    ids = []
+    for word in map(str.strip, text.split(",")):
+        if not word.isdecimal() or int(word) >= vocab_size:
+            stop(2, f"--prompt-ids: wanted ids of 0 to {vocab_size - 1} such as 1,2,3, got \"{word}\"")
+        ids.append(int(word))
+    return ids
+
+
+# ---- a model ----
 
 def read_model(directory):
     """All tensors of a Hugging Face directory, from one file or from the shards in its index."""

@@ -120,6 +120,7 @@ static void check_stages(const char *model) {
                            ids,
                            "--out",
                            theirs,
+                           "--force",
                            NULL};
     TestRun r = test_run(numpy, NULL, 0);
     CHECK(r.status == 0, "%s: %s", model, r.err);
@@ -131,6 +132,53 @@ static void check_stages(const char *model) {
     check_says(&r, 0, "within the budget f32");
     free(ours);
     free(theirs);
+}
+
+static TestRun reference_numpy(const char *model, const char *options) {
+    char command[1000];
+    snprintf(command, sizeof command, "/usr/bin/python3 -B scripts/reference_numpy.py %s %s", model,
+             options);
+    return program_shell(command);
+}
+
+// A mistyped name must not cost a file, least of all the model.
+Test(diff, the_numpy_reference_refuses_in_one_line) {
+    static const char *const IDS[] = {"1,5,999999", "1,x", "5,-1", "1,,2"};
+    need_numpy();
+    char *model = strdup(test_temporary("reference")),
+         *out = strdup(test_temporary("kept.safetensors"));
+    TestRun r = program("convert|builtin|%s|-q|--force", model);
+    check_status(&r, 0);
+    test_run_free(&r);
+    char *weights = strdup(test_text("%s/model.safetensors", model));
+    r = reference_numpy(model, test_text("--prompt-ids 1,5 --force --out %s", weights));
+    check_refused_by("reference_numpy", &r, ERROR_USAGE, "belongs to the model");
+    r = program("inspect|%s", model);
+    check_status(&r, 0);
+    test_run_free(&r);
+    test_write_file(out, "notes", 5);
+    r = reference_numpy(model, test_text("--prompt-ids 1,5 --out %s", out));
+    check_refused_by("reference_numpy", &r, ERROR_USAGE, "exists: --force replaces it");
+    for (size_t i = 0; i < sizeof IDS / sizeof *IDS; i++) {
+        r = reference_numpy(model, test_text("--prompt-ids=%s --force --out %s", IDS[i], out));
+        check_refused_by("reference_numpy", &r, ERROR_USAGE,
+                         "--prompt-ids: wanted ids of 0 to 2047");
+    }
+    size_t size;
+    char *kept = test_read_file(out, &size);
+    CHECK(size == 5 && !memcmp(kept, "notes", 5));
+    r = reference_numpy(model, test_text("--prompt-ids 1,5 --force --out %s", out));
+    check_status(&r, 0);
+    test_run_free(&r);
+    r = reference_numpy("no-such-model", "--prompt-ids 1,5");
+    check_refused_by("reference_numpy", &r, ERROR_IO, "no-such-model/config.json: No such file");
+    r = reference_numpy(model, "--prompt-ids 1,5 --out no-such-folder/trace.safetensors");
+    check_refused_by("reference_numpy", &r, ERROR_IO,
+                     "no-such-folder/trace.safetensors: No such file");
+    free(kept);
+    free(weights);
+    free(model);
+    free(out);
 }
 
 Test(diff, every_stage_of_every_family_is_that_of_numpy) {
