@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const JsonLimits JSON_CONFIG_LIMITS = {.bytes = 4 << 20, .values = 1 << 16};
+const JsonLimits JSON_CONFIG_LIMITS = {.bytes = 4 << 20, .values = 1 << 16, .large = true};
 
 // What the scan needs to know of a text: only strings hide brackets and commas. And what jansson
 // will need: room for the longest word.
@@ -95,10 +95,10 @@ static bool scan_text(Scan *scan, const char *text, size_t size, const JsonLimit
 typedef struct JsonText {
     const char *bytes;
     size_t size;
-    size_t offset;       // of the text in what the user knows, for messages
-    size_t longest_word; // a bound on the bytes of every string and number
-    bool member;         // a member of an object: the brackets around it are added
-    bool any, nul;       // of JsonLimits
+    size_t offset;        // of the text in what the user knows, for messages
+    size_t longest_word;  // a bound on the bytes of every string and number
+    bool member;          // a member of an object: the brackets around it are added
+    bool any, nul, large; // of JsonLimits
 } JsonText;
 
 // When jansson cannot grow the buffer of the current string or number, it drops a byte and goes on,
@@ -161,7 +161,48 @@ static bool reserve_memory(const JsonText *text, Error *error) {
 typedef struct Feed {
     const JsonText *text;
     size_t pos;
+    Scan scan;         // what is in a string
+    size_t number_end; // of the last number
+    bool number_large;
 } Feed;
+
+static bool is_of_number(char c) {
+    return c && strchr("+-.eE0123456789", c);
+}
+
+// Whether it is an integer that a json_int_t does not hold.
+static bool number_is_large(const char *number, size_t length) {
+    static const char MOST[] = "9223372036854775807", LEAST[] = "9223372036854775808";
+    bool negative = length && *number == '-';
+    size_t digits = length - negative, most = sizeof MOST - 1;
+    number += negative;
+    for (size_t i = 0; i < digits; i++)
+        if (number[i] < '0' || number[i] > '9') return false;
+    return digits > most || (digits == most && memcmp(number, negative ? LEAST : MOST, most) > 0);
+}
+
+// The byte at `i` as jansson gets it. The last three digits of an integer that is too large for it
+// become an exponent: then it reads a real number. The length stays, for the offsets in messages.
+//
+//     1000000000000000019884624838656  ->  1000000000000000019884624838e+3
+static char respelt(Feed *f, size_t i) {
+    const JsonText *t = f->text;
+    char c = t->bytes[i];
+    if (f->scan.in_string) {
+        scan_string_byte(&f->scan, c);
+    } else if (c == '"') {
+        f->scan.in_string = true;
+    } else if (is_of_number(c)) {
+        if (i >= f->number_end) {
+            f->number_end = i;
+            while (f->number_end < t->size && is_of_number(t->bytes[f->number_end]))
+                f->number_end++;
+            f->number_large = number_is_large(t->bytes + i, f->number_end - i);
+        }
+        if (f->number_large && i + 3 >= f->number_end) return "e+3"[i + 3 - f->number_end];
+    }
+    return c;
+}
 
 // For jansson: the next bytes of the text, 0 at its end, or as soon as memory has run out.
 static size_t feed(void *buffer, size_t room, void *context) {
@@ -172,7 +213,10 @@ static size_t feed(void *buffer, size_t room, void *context) {
     if (reserve.in_use) return 0;
     for (; n < room && f->pos < end; n++, f->pos++) {
         bool bracket = around && (f->pos == 0 || f->pos == end - 1);
-        out[n] = !bracket ? t->bytes[f->pos - around] : f->pos == 0 ? '{' : '}';
+        if (bracket)
+            out[n] = f->pos == 0 ? '{' : '}';
+        else
+            out[n] = t->large ? respelt(f, f->pos - around) : t->bytes[f->pos - around];
     }
     return n;
 }
@@ -207,8 +251,12 @@ json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Erro
     if (text_is_foreign(text, size, "JSON file", error) ||
         !scan_text(&scan, text, size, limits, error))
         return NULL;
-    JsonText whole = {text, size, .longest_word = scan.longest_word, .any = limits->any,
-                      .nul = limits->nul};
+    JsonText whole = {text,
+                      size,
+                      .longest_word = scan.longest_word,
+                      .any = limits->any,
+                      .nul = limits->nul,
+                      .large = limits->large};
     return load_text(&whole, error);
 }
 

@@ -7,7 +7,7 @@
 //
 // Size, depth and the number of values are checked by a flat scan before jansson, which recurses
 // and allocates, sees a byte. Duplicate keys, bytes after the value, invalid UTF-8 and, unless the
-// limits allow it, NUL inside a string are refused.
+// limits allow it, NUL inside a string and integers beyond 64 bits are refused.
 #pragma once
 
 #include "base/error.h"
@@ -23,9 +23,12 @@ typedef struct JsonLimits {
     bool no_negative; // a minus outside a string is refused, so that -0 is not read as 0
     bool nul;         // json_parse: strings may have \u0000, so they are read with their length
     bool any;         // json_parse: the text may be any value, not an object or an array alone
+    bool large;       // json_parse: an integer beyond 64 bits is a real number, not an error
 } JsonLimits;
 
-extern const JsonLimits JSON_CONFIG_LIMITS; // config.json and its like: 4 MiB, 2^16 values
+// config.json and its like: 4 MiB, 2^16 values. Python's integers have no end: what limpid does not
+// read of such a file may be one of 31 digits (transformers' "no limit").
+extern const JsonLimits JSON_CONFIG_LIMITS;
 
 // The members of a large object one after another, each parsed by itself, so that memory holds one
 // at a time. The caller checks for duplicate keys.

@@ -78,12 +78,14 @@ Test(json_suite, what_is_no_json_is_refused) {
     check_files(&(Letter){'n', false, 188, NULL, 0});
 }
 
-// Of what may be read or refused, numbers that are nearly 0 are read as 0. Those too large for
-// their type, halves of surrogate pairs, other encodings and deep nesting are refused.
-Test(json_suite, of_what_is_left_to_the_reader_tiny_numbers_alone_are_read) {
+// Of what may be read or refused, numbers that are nearly 0 are read as 0, and integers beyond 64
+// bits as real numbers. Those too large for a double, halves of surrogate pairs, other encodings
+// and deep nesting are refused.
+Test(json_suite, of_what_is_left_to_the_reader_tiny_numbers_and_long_integers_are_read) {
     static const char *const READ[][2] = {
-        {"i_number_double_huge_neg_exp.json", NULL},
-        {"i_number_real_underflow.json", NULL},
+        {"i_number_double_huge_neg_exp.json", NULL},   {"i_number_real_underflow.json", NULL},
+        {"i_number_too_big_neg_int.json", NULL},       {"i_number_too_big_pos_int.json", NULL},
+        {"i_number_very_big_negative_int.json", NULL},
     };
     check_files(&(Letter){'i', false, 35, READ, sizeof READ / sizeof *READ});
 }

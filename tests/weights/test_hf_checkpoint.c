@@ -159,18 +159,46 @@ Test(hf_checkpoint, the_chat_template_is_found_where_transformers_keeps_it) {
     check_template(directory, "three\n");
 }
 
-// It is only looked at: nothing that is wrong with it makes the model unreadable.
+// transformers' "no limit", 10^30 as a double, stands in many tokenizer_config.json.
+Test(hf_checkpoint, the_template_is_found_beside_an_integer_of_31_digits) {
+    const char *directory = hf_tiny_model("template-large", true);
+    hf_write(directory, "tokenizer_config.json",
+             "{\"model_max_length\": 1000000000000000019884624838656,"
+             " \"chat_template\": \"{{ 1000000000000000019884624838656 }}\"}");
+    check_template(directory, "{{ 1000000000000000019884624838656 }}");
+    hf_write(directory, "generation_config.json",
+             "{\"max_length\": 1000000000000000019884624838656, \"temperature\": 0.5}");
+    check_template(directory, "{{ 1000000000000000019884624838656 }}");
+    hf_write(directory, "generation_config.json",
+             "{\"eos_token_id\": 1000000000000000019884624838656}");
+    hf_check_refused(directory, ERROR_FILE,
+                     "generation_config.json: \"eos_token_id\": wanted an integer, got a real");
+}
+
+Test(hf_checkpoint, added_tokens_by_the_thousand_hide_no_template) {
+    enum { TOKENS = 12000, ENTRY = 200 };
+    const char *directory = hf_tiny_model("template-added", true);
+    char *config = malloc(TOKENS * ENTRY), *at = config;
+    at += sprintf(at, "{\"added_tokens_decoder\": {\"0\": {}");
+    for (int i = 1; i < TOKENS; i++)
+        at += sprintf(at,
+                      ",\"%d\": {\"content\": \"<%d>\", \"lstrip\": false, \"normalized\": false,"
+                      "\"rstrip\": false, \"single_word\": false, \"special\": true}",
+                      i, i);
+    sprintf(at, "}, \"chat_template\": \"four\"}");
+    hf_write(directory, "tokenizer_config.json", config);
+    check_template(directory, "four");
+    free(config);
+}
+
+// It is only looked at: a model without one is readable.
 Test(hf_checkpoint, a_template_that_is_none_is_passed_over) {
-    static const char *const BAD[] = {"",
-                                      "{",
-                                      "[]",
-                                      "{\"chat_template\": 3}",
-                                      "{\"chat_template\": [{\"name\": 1}]}",
-                                      "\xff",
-                                      "{\"chat_template\": \"\"}"};
+    static const char *const NONE[] = {"{}", "{\"chat_template\": 3}",
+                                       "{\"chat_template\": [{\"name\": 1}]}",
+                                       "{\"chat_template\": \"\"}"};
     const char *directory = hf_tiny_model("no-template", true);
-    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
-        hf_write(directory, "tokenizer_config.json", BAD[i]);
+    for (size_t i = 0; i < sizeof NONE / sizeof *NONE; i++) {
+        hf_write(directory, "tokenizer_config.json", NONE[i]);
         check_template(directory, "");
     }
 }
@@ -410,6 +438,24 @@ Test(hf_checkpoint, a_template_that_cannot_be_read_is_an_error) {
     }
 }
 
+Test(hf_checkpoint, a_file_that_is_not_whole_is_not_a_model_without_a_template) {
+    static const struct {
+        const char *text, *message;
+    } BAD[] = {{"{\"chat_template\": \"x\"", "tokenizer_config.json: offset"},
+               {"{", "tokenizer_config.json: offset"},
+               {"[]", "tokenizer_config.json: wanted an object, got an array"},
+               {"\xff", "tokenizer_config.json: offset"},
+               {"", "tokenizer_config.json: the file is empty"}};
+    const char *directory = hf_tiny_model("template-cut", true);
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        hf_write(directory, "tokenizer_config.json", BAD[i].text);
+        hf_check_refused(directory, ERROR_FILE, BAD[i].message);
+    }
+    hf_write(directory, "tokenizer_config.json", "{\"chat_template\": \"x\"}");
+    hf_write(directory, "chat_template.jinja", "");
+    hf_check_refused(directory, ERROR_FILE, "chat_template.jinja: the file is empty");
+}
+
 Test(hf_checkpoint, templates_are_kept_up_to_their_limit) {
     char *text = malloc(LIMIT_TEMPLATE + 2), *config = malloc(LIMIT_TEMPLATE + 100);
     for (int more = 0; more < 2; more++) {
@@ -422,7 +468,10 @@ Test(hf_checkpoint, templates_are_kept_up_to_their_limit) {
         check_template(directory, more ? "" : text);
         hf_write(directory, "tokenizer_config.json", "{}");
         hf_write(directory, "chat_template.jinja", text);
-        check_template(directory, more ? "" : text);
+        if (more)
+            hf_check_refused(directory, ERROR_FILE, "chat_template.jinja: a file of 1048577 bytes");
+        else
+            check_template(directory, text);
     }
     free(text);
     free(config);

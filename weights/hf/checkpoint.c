@@ -23,6 +23,8 @@
 static const char INDEX_NAME[] = "model.safetensors.index.json";
 // An index has one member for each tensor. 32 MiB are 512 bytes a tensor at the limit of tensors.
 static const JsonLimits INDEX_LIMITS = {.bytes = 32 << 20, .values = 2 * (size_t)LIMIT_TENSORS};
+// tokenizer_config.json has seven values for each added token, of some 200 bytes.
+static const JsonLimits TOKENIZER_LIMITS = {.bytes = 4 << 20, .values = 1 << 18, .large = true};
 
 // One file of tensors, read but not yet in the plan.
 typedef struct Shard {
@@ -161,9 +163,9 @@ bool config_json_read(Checkpoint *checkpoint, OutlineFlags *flags, Error *error)
 
 // ---- the chat template ----
 
-// Kept until the checkpoint closes; a file that is no template is as good as none.
+// Kept until the checkpoint closes.
 static bool keep_template(Checkpoint *checkpoint, const char *text, size_t length, Error *error) {
-    if (!length || length > LIMIT_TEMPLATE) return true;
+    if (!length || length > LIMIT_TEMPLATE) return true; // it is only looked at
     const char *kept = arena_text(&checkpoint->arena, text, length, error);
     checkpoint->vocabulary.chat_template = (TextSpan){kept, length};
     return kept != NULL;
@@ -183,12 +185,6 @@ static const char *template_in(const json_t *root) {
     return json_string_value(value);
 }
 
-// A template is only looked at, so nothing that is wrong with it keeps a model from being read;
-// that it cannot be read does, since another one would be used in its place.
-static bool pass_over(const Error *cause, Error *error) {
-    return !cause->code || cause->code == ERROR_FILE || error_copy(error, cause);
-}
-
 // True also where there is no such file.
 static bool read_template_file(Folder *folder, Error *error) {
     static const char NAME[] = "chat_template.jinja";
@@ -198,23 +194,25 @@ static bool read_template_file(Folder *folder, Error *error) {
     if (!path || access(path, F_OK)) return path;
     if (!file_copy_open(&file, path, LIMIT_TEMPLATE, &cause)) {
         error_prefix(&cause, NAME);
-        return pass_over(&cause, error);
+        return error_copy(error, &cause);
     }
     bool good = keep_template(folder->checkpoint, (const char *)file.bytes, file.size, error);
     file_copy_close(&file);
     return good;
 }
 
-// chat_template.jinja goes before tokenizer_config.json, as in transformers.
+// chat_template.jinja goes before tokenizer_config.json, as in transformers. A file without a
+// template is none; one that cannot be read may have one, and another would be used in its place.
 static bool read_template(Folder *folder, Error *error) {
+    static const char NAME[] = "tokenizer_config.json";
     Checkpoint *checkpoint = folder->checkpoint;
-    Error cause = {0};
-    if (!read_template_file(folder, error)) return false;
-    if (checkpoint->vocabulary.chat_template.length) return true;
-    json_t *root = read_json(folder, "tokenizer_config.json", &JSON_CONFIG_LIMITS, &cause);
+    bool exists;
+    if (!read_template_file(folder, error) || !file_exists(&exists, folder, NAME, error))
+        return false;
+    if (checkpoint->vocabulary.chat_template.length || !exists) return true;
+    json_t *root = read_json(folder, NAME, &TOKENIZER_LIMITS, error);
     const char *text = template_in(root);
-    bool good =
-        text ? keep_template(checkpoint, text, strlen(text), error) : pass_over(&cause, error);
+    bool good = root && (!text || keep_template(checkpoint, text, strlen(text), error));
     json_decref(root);
     return good;
 }
