@@ -190,9 +190,10 @@ void session_close_model(Session *s) {
     s->model = NULL;
 }
 
-// Bytes without a token are left out of a text, as the reference does; whoever gave it should know.
+// Bytes without a token are left out of a text, as the reference does; whoever gave it should know,
+// also with -q: it is another text.
 static void note_dropped(const Session *s) {
-    int byte = s->tokenizer && !s->options->quiet ? tokenizer_dropped(s->tokenizer) : -1;
+    int byte = s->tokenizer ? tokenizer_dropped(s->tokenizer) : -1;
     if (byte >= 0)
         note("bytes that have no token in this vocabulary were left out of the text: the first is "
              "0x%02x",

@@ -128,6 +128,25 @@ Test(byte_bpe, drops_a_byte_that_the_vocabulary_lacks) {
     tokenizer_close(t);
 }
 
+// Of every type: no byte of a text is lost.
+Test(byte_bpe, a_letter_is_its_byte_whatever_its_type) {
+    MadeVocabulary made;
+    made_vocabulary(&made, "gpt2",
+                    (const char *const[]){"a b", "\xc3\xa9 \xc4\xb3", NULL}); // E9 91
+    made.types['!'] = TOKEN_CONTROL;
+    made.types[' '] = TOKEN_UNUSED;
+    made.types[0xe9] = TOKEN_USER_DEFINED; // U+E9
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
+    for (int special = 0; special < 2; special++) {
+        test_check_ids(t, "x! y!", special, IDS('x', '!', ' ', 'y', '!'));
+        test_check_ids(t, "\xe9\x91\xab", special, IDS(257, 0xab));
+        test_check_ids(t, "x\xc3\xa9", special, IDS('x', 0xe9)); // its text
+        test_check_ids(t, "\xe9\x92\xab", special, IDS(0xe9, 0x92, 0xab));
+    }
+    CHECK_INT(tokenizer_dropped(t), -1);
+    tokenizer_close(t);
+}
+
 // ---- control and user-defined tokens ----
 
 static Tokenizer *open_with_specials(MadeVocabulary *made) {

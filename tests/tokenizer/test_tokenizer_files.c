@@ -1,6 +1,7 @@
 // vocab.json with merges.txt, tiktoken text, and opening a path.
 #include "base/bytes.h"
 #include "base/text.h"
+#include "tests/support/program.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 
@@ -37,6 +38,17 @@ Test(vocab_merges, reads_the_pair) {
     int32_t stop;
     CHECK(tokenizer_stops(t, &stop, 1) == 1 && stop == 5);
     tokenizer_close(t);
+}
+
+// It is another text then.
+Test(vocab_merges, bytes_that_are_left_out_are_said_also_with_q) {
+    Error error = {0};
+    tokenizer_close(open_pair(VOCAB, MERGES, &error));
+    TestRun r = program("tokenize|-z|%s/vocab.json|-i|abxa|-q", test_temporary("pair"));
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "3 0\n");
+    CHECK(strstr(r.err, "left out of the text: the first is 0x78"), "%s", r.err);
+    test_run_free(&r);
 }
 
 static uint64_t digest_of_pair(const char *vocab, const char *merges) {

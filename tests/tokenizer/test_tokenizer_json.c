@@ -115,6 +115,30 @@ Test(tokenizer_json, reads_a_byte_level_file) {
     tokenizer_close(t);
 }
 
+// A letter of the vocabulary stays its byte where it is an added token too; one that was added
+// alone is found as text.
+Test(tokenizer_json, an_added_letter_is_a_byte_where_the_vocabulary_has_it) {
+    char *text = replaced(BYTE_LEVEL, ADDED,
+                          "{\"id\":1,\"content\":\"b\",\"special\":true},"
+                          "{\"id\":5,\"content\":\"y\",\"special\":true},"
+                          "{\"id\":6,\"content\":\"\xc3\xa9\",\"special\":false}");
+    Tokenizer *t = open_good(text);
+    test_check_ids(t, "cbc", false, IDS(2, 1, 2));
+    test_check_ids(t, "ab", false, IDS(3));
+    test_check_ids(t, "cbc", true, IDS(2, 1, 2));
+    CHECK_INT(tokenizer_dropped(t), -1);
+    test_check_ids(t, "cyc", true, IDS(2, 5, 2));
+    test_check_ids(t, "c\xc3\xa9", false, IDS(2, 6));
+    test_check_ids(t, "c\xe9", false, IDS(2));
+    CHECK_INT(tokenizer_dropped(t), 0xe9);
+    tokenizer_close(t);
+    t = open_good(text);
+    test_check_ids(t, "cyc", false, IDS(2, 2));
+    CHECK_INT(tokenizer_dropped(t), 'y');
+    tokenizer_close(t);
+    free(text);
+}
+
 // In BYTE_LEVEL abc is what "ab" and "c" are merged to.
 Test(tokenizer_json, no_merge_makes_a_control_token) {
     char *text = replaced(BYTE_LEVEL, ADDED, "{\"id\":4,\"content\":\"abc\",\"special\":true}");

@@ -216,19 +216,20 @@ static bool check_spellings(const Tokenizer *t, Error *error) {
     return true;
 }
 
-// byte_ids: the symbols that a word begins with, looked up once.
-static void find_bytes(const Tokenizer *t, int32_t *byte_ids) {
+// byte_ids: the symbols that a word begins with, looked up once. A control or added token of one
+// letter is its byte too, as in the tokenizers library: no byte of a text may be lost.
+static void find_bytes(const Tokenizer *t, size_t n_model, int32_t *byte_ids) {
     for (int byte = 0; byte < 256; byte++) {
         char letter[ALPHABET_MAX];
         size_t n = alphabet_letter(letter, (uint8_t)byte);
         int32_t id = vocabulary_find(t, letter, n);
-        byte_ids[byte] = id >= 0 && t->types[id] == TOKEN_NORMAL ? id : -1;
+        byte_ids[byte] = id >= 0 && (size_t)id < n_model ? id : -1;
     }
 }
 
 // bpe->rule_context points into bpe, which does not move.
 bool byte_bpe_open(Tokenizer *t, MergeTable *merges, const SplitRule *rule, bool ignore_merges,
-                   Error *error) {
+                   size_t n_model, Error *error) {
     ByteBpe *bpe = t->state = calloc(1, sizeof *bpe);
     if (!bpe) {
         if (merges) merge_table_free(merges);
@@ -245,7 +246,7 @@ bool byte_bpe_open(Tokenizer *t, MergeTable *merges, const SplitRule *rule, bool
     bpe->split = *rule;
     bpe->pretokenizer = pretokenizer_open(rule, error);
     if (!bpe->pretokenizer || !check_spellings(t, error)) return false;
-    find_bytes(t, bpe->byte_ids);
+    find_bytes(t, n_model, bpe->byte_ids);
     snprintf(t->description, sizeof t->description, "byte-level BPE, pattern %s",
              split_rule_name(rule));
     return true;
@@ -263,7 +264,7 @@ bool byte_bpe_open_vocabulary(Tokenizer *t, const Vocabulary *v, const char *pre
     bool good = merge_table_init(&merges, v->n_merges, error);
     for (size_t i = 0; good && i < v->n_merges; i++)
         good = merge_table_add_line(&merges, t, v->merges[i], error);
-    if (good) return byte_bpe_open(t, &merges, &rule, rule.ignore_merges, error);
+    if (good) return byte_bpe_open(t, &merges, &rule, rule.ignore_merges, t->n_tokens, error);
     merge_table_free(&merges);
     return false;
 }

@@ -8,9 +8,10 @@
 // Makes `tokenizer` a byte-level BPE. Its vocabulary is set already, normal tokens spelt in the
 // byte alphabet. Takes ownership of *merges, also on failure. NULL: the rule of tiktoken, where any
 // two neighbours may be merged if the result is a token, the lowest id first. With `ignore_merges`
-// a word that is a token becomes that token without merging.
+// a word that is a token becomes that token without merging. The first n_model tokens are the
+// model's: a letter among those behind them is a text that was added, not the token of its byte.
 bool byte_bpe_open(Tokenizer *tokenizer, MergeTable *merges, const SplitRule *rule,
-                   bool ignore_merges, Error *error);
+                   bool ignore_merges, size_t n_model, Error *error);
 
 // Byte-level BPE of a GGUF vocabulary of model "gpt2". `pretokenizer`: the name of a pattern that
 // overrides vocabulary->pre, or NULL. False: exit code 2 (unknown `pretokenizer`), 3, 5.

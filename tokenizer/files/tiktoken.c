@@ -126,7 +126,7 @@ static bool build(Tokenizer *t, const Ranks *ranks, const char *pretokenizer, Er
         v.bos_id = LLAMA3_TOKENS;
     if (!vocabulary_copy(t, &v, error) || !added_from_types(t, error)) return false;
     vocabulary_set_ids(t, &v, true);
-    return byte_bpe_open(t, NULL, &rule, true, error);
+    return byte_bpe_open(t, NULL, &rule, true, t->n_tokens, error);
 }
 
 // Exactly 128000 tokens are Llama 3's file; any other number gets no control tokens.

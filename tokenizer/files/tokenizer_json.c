@@ -109,25 +109,29 @@ static bool read_model(ModelFields *m, const json_t *model, Error *error) {
 }
 
 // A byte without a token encodes to nothing: but to unk_token, where the file has one.
-static bool check_bytes(const Tokenizer *t, const char *unk_token, Error *error) {
-    char shown[64], letter[ALPHABET_MAX];
-    for (int byte = 0; unk_token && byte < 256; byte++)
-        if (vocabulary_find(t, letter, alphabet_letter(letter, (uint8_t)byte)) < 0)
-            return error_set(
-                error, ERROR_FILE, "model: unk_token \"%s\", and no token for byte 0x%02x",
-                escape_bytes(shown, sizeof shown, unk_token, strlen(unk_token)), (unsigned)byte);
+static bool check_bytes(const ModelFields *m, Error *error) {
+    char shown[64];
+    for (int byte = 0; m->unk_token && byte < 256; byte++) {
+        char letter[ALPHABET_MAX + 1] = "";
+        alphabet_letter(letter, (uint8_t)byte);
+        if (json_object_get(m->vocab, letter)) continue;
+        return error_set(error, ERROR_FILE, "model: unk_token \"%s\", and no token for byte 0x%02x",
+                         escape_bytes(shown, sizeof shown, m->unk_token, strlen(m->unk_token)),
+                         (unsigned)byte);
+    }
     return true;
 }
 
 // ByteLevel covers every byte; without it, byte_fallback has to, or text would be lost.
 static bool open_algorithm(Tokenizer *t, JsonPipeline *pipeline, const ModelFields *m,
                            MergeTable *merges, Error *error) {
-    if (pipeline->byte_level && !check_bytes(t, m->unk_token, error)) {
+    if (pipeline->byte_level && !check_bytes(m, error)) {
         merge_table_free(merges);
         return false;
     }
     if (pipeline->byte_level)
-        return byte_bpe_open(t, merges, &pipeline->rule, m->ignore_merges, error);
+        return byte_bpe_open(t, merges, &pipeline->rule, m->ignore_merges,
+                             json_object_size(m->vocab), error);
     if (!m->byte_fallback || m->ignore_merges) {
         merge_table_free(merges);
         return error_set(error, ERROR_FILE,
@@ -245,7 +249,7 @@ static bool open_pair(Tokenizer *t, json_t *vocab, TextSpan text, const char *pr
         return false;
     }
     set_ids(t, NULL, false);
-    return byte_bpe_open(t, &merges, &rule, false, error);
+    return byte_bpe_open(t, &merges, &rule, false, t->n_tokens, error);
 }
 
 bool tokenizer_json_open(Tokenizer *t, TextSpan json, TextSpan merges, const char *pretokenizer,
