@@ -62,10 +62,11 @@ static bool read_prompt(Run *run, Error *error) {
     if (!text_encode(&run->ids, s, false, &limit, &length, error)) return false;
     if (tokenizer_adds_bos(s->tokenizer)) run->bos = tokenizer_bos(s->tokenizer);
     run->score.bytes = length;
-    // Nothing predicts the first token. Where it is no BOS, its bytes are not scored.
+    // Nothing predicts the first token. Where it is no BOS, its bytes are not scored; a control
+    // token of the text has those that it is spelt with.
     if (run->bos < 0 && run->ids.count) {
         size_t first = 0;
-        tokenizer_piece(s->tokenizer, run->ids.ids[0], true, false, &first);
+        tokenizer_piece(s->tokenizer, run->ids.ids[0], true, true, &first);
         run->score.bytes = first < length ? length - first : 0;
     }
     return true;

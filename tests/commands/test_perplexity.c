@@ -1,8 +1,10 @@
 // perplexity: which tokens a window scores, divergences worked by hand, files of saved logits.
 #include "base/error.h"
 #include "commands/perplexity/scoring.h"
+#include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
 
+#include <math.h>
 #include <unistd.h>
 
 // ---- windows ----
@@ -249,6 +251,26 @@ Test(perplexity, divergence_is_printed_for_people) {
               strstr(r.out, "KL divergence  0 nats"),
           "%s", r.out);
     test_run_free(&r);
+}
+
+// Of "</s>abab" the four bytes behind the first token are scored, also where that is a control
+// token.
+Test(perplexity, bits_per_byte_are_of_the_bytes_behind_the_first_token) {
+    static const char *const TEXTS[] = {"</s>abab", "ababab"};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_bool(file, "tokenizer.ggml.add_bos_token", 0);
+    gguf_set_bool(file, "tokenizer.ggml.add_space_prefix", 0);
+    const char *path = conversion_gguf("no-bos.gguf", file);
+    for (int i = 0; i < 2; i++) {
+        char line[1000];
+        snprintf(line, sizeof line, "perplexity|%s|--special|--json|-q", path);
+        TestRun r = program_input(line, TEXTS[i], strlen(TEXTS[i]));
+        check_status(&r, 0);
+        double bits = number(&r, "mean_nll") * number(&r, "tokens") / M_LN2;
+        CHECK_INT(number(&r, "tokens"), 2);
+        CHECK_NEAR(number(&r, "bits_per_byte"), bits / 4, 1e-5);
+        test_run_free(&r);
+    }
 }
 
 // The lines of --csv, whose means are those of --json. Token 0 of the text is scored by none.
