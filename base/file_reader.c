@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The error of a system call, by errno. False.
-static bool cannot(Error *error, const char *what) {
+bool file_cannot(Error *error, const char *what) {
     ErrorCode code = errno == ENOMEM ? ERROR_MEMORY : ERROR_IO;
     return error_set(error, code, "cannot %s: %s", what, strerror(errno));
 }
@@ -25,14 +24,14 @@ static uint64_t time_modified(const struct stat *status) {
 static bool refuse_empty(const FileReader *file, Error *error) {
     char byte;
     ssize_t got = pread(file->descriptor, &byte, 1, 0);
-    if (got < 0) return cannot(error, "read it");
+    if (got < 0) return file_cannot(error, "read it");
     if (got) return error_set(error, ERROR_IO, "not a regular file: it has bytes and no size");
     return error_set(error, ERROR_FILE, "the file is empty");
 }
 
 static bool check_kind(FileReader *file, Error *error) {
     struct stat status;
-    if (fstat(file->descriptor, &status)) return cannot(error, "look at it");
+    if (fstat(file->descriptor, &status)) return file_cannot(error, "look at it");
     if (!S_ISREG(status.st_mode)) return error_set(error, ERROR_IO, "not a regular file");
     if (status.st_size == 0) return refuse_empty(file, error);
     file->size = (size_t)status.st_size;
@@ -45,7 +44,7 @@ bool file_reader_open(FileReader *file, const char *path, Error *error) {
     // must not become the controlling one.
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     *file = (FileReader){.descriptor = descriptor};
-    if (descriptor < 0) return cannot(error, "open it");
+    if (descriptor < 0) return file_cannot(error, "open it");
     if (check_kind(file, error)) return true;
     file_reader_close(file);
     return false;
@@ -62,7 +61,7 @@ bool file_reader_get(const FileReader *file, void *out, size_t from, size_t coun
     while (count) {
         ssize_t got = pread(file->descriptor, to, count, (off_t)from);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return cannot(error, "read it");
+        if (got < 0) return file_cannot(error, "read it");
         if (got == 0) return cut_short(file, from, error);
         to += got;
         from += (size_t)got;
@@ -76,7 +75,7 @@ bool file_reader_finish(FileReader *file, Error *error) {
     bool good = true;
     if (file->descriptor < 0) return true;
     if (fstat(file->descriptor, &status))
-        good = cannot(error, "look at it");
+        good = file_cannot(error, "look at it");
     else if ((size_t)status.st_size < file->size)
         good = cut_short(file, (size_t)status.st_size, error);
     else if ((size_t)status.st_size > file->size || time_modified(&status) != file->modified)

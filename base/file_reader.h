@@ -35,6 +35,9 @@ bool file_reader_get(const FileReader *file, void *out, size_t from, size_t coun
 bool file_reader_finish(FileReader *file, Error *error);
 void file_reader_close(FileReader *file); // without that check
 
+// "cannot `what`: " and errno's text, without the file's name; exit code 4, or 5 of memory. False.
+bool file_cannot(Error *error, const char *what);
+
 // ---- a whole file ----
 
 typedef struct FileCopy {

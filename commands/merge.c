@@ -70,8 +70,8 @@ static bool open_part(Part *part, Error *error) {
                                 .path = part->path};
     part->answers = 0;
     return part->reader.file >= 0 ||
-           error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s%s", part->path,
-                     strerror(errno), errno == EMFILE ? " (ulimit -n)" : "");
+           error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: cannot open it: %s%s",
+                     part->path, strerror(errno), errno == EMFILE ? " (ulimit -n)" : "");
 }
 
 static bool read_header(Part *part, Buffer *common, int *index, int *count, Error *error) {

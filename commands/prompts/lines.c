@@ -1,5 +1,6 @@
 // Lines of a file or a pipe, one at a time. Memory holds the longest line, and no line is longer
 // than the limit: the rest of it is passed over.
+#include "base/file_reader.h"
 #include "commands/prompts/prompts.h"
 #include "commands/shared/interrupt.h"
 
@@ -40,7 +41,7 @@ static bool fill(LineReader *r, Error *error) {
         if (!interrupt_wait(r->file)) return error_set(error, ERROR_INTERRUPTED, "interrupted");
         got = read(r->file, r->bytes + r->to, r->room - r->to);
     } while (got < 0 && errno == EINTR);
-    if (got < 0) return error_set(error, ERROR_IO, "%s: %s", r->path, strerror(errno));
+    if (got < 0) return file_cannot(error, "read it") || error_prefix(error, r->path);
     r->at_end = !got;
     r->to += (size_t)got;
     return true;

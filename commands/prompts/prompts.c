@@ -3,6 +3,7 @@
 //   line -> is it of this shard? -> request -> window, scheduler
 //   pass after pass: the requests at the front of the window that are answered -> file
 #include "commands/prompts/prompts.h"
+#include "base/file_reader.h"
 #include "commands/commands.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
@@ -64,11 +65,6 @@ static bool check_options(const Options *o, Error *error) {
            error_set(error, ERROR_USAGE, "--resume keeps what --force replaces: give one of them");
 }
 
-static bool cannot_read(const Run *run, Error *error) {
-    return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s",
-                     run->options.prompts, strerror(errno));
-}
-
 static bool open_lines(Run *run, Error *error) {
     const char *path = run->options.prompts;
     bool is_stdin = !strcmp(path, "-");
@@ -76,9 +72,11 @@ static bool open_lines(Run *run, Error *error) {
     run->lines =
         (LineReader){.most = LIMIT_PROMPT_LINE, .path = is_stdin ? "standard input" : path};
     run->lines.file = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (run->lines.file < 0 || fstat(run->lines.file, &status)) return cannot_read(run, error);
+    if (run->lines.file < 0 || fstat(run->lines.file, &status))
+        return file_cannot(error, "open it") || error_prefix(error, run->lines.path);
     errno = EISDIR;
-    if (S_ISDIR(status.st_mode)) return cannot_read(run, error);
+    if (S_ISDIR(status.st_mode))
+        return file_cannot(error, "read it") || error_prefix(error, run->lines.path);
     run->size = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
     return true;
 }

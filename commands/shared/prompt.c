@@ -5,6 +5,7 @@
 #include "commands/shared/prompt.h"
 
 #include "base/bytes.h"
+#include "base/file_reader.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 
@@ -42,10 +43,8 @@ static bool check_limit(const Text *text, const TextLimit *limit, const char *na
                      name, limit->bytes, limit->context);
 }
 
-// The error of a system call, by errno. False.
 static bool cannot_read(const char *name, Error *error) {
-    return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s", name,
-                     strerror(errno));
+    return file_cannot(error, "read it") || error_prefix(error, name);
 }
 
 // Reads a descriptor to its end. Reading is what fails for a directory and for a bad disk.
@@ -64,7 +63,7 @@ static bool read_all(Text *text, int fd, const TextLimit *limit, const char *nam
 static bool read_file(Text *text, const char *path, const TextLimit *limit, Error *error) {
     if (!strcmp(path, "-")) return read_all(text, STDIN_FILENO, limit, STDIN_NAME, error);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return cannot_read(path, error);
+    if (file < 0) return file_cannot(error, "open it") || error_prefix(error, path);
     bool good = read_all(text, file, limit, path, error);
     close(file);
     return good;

@@ -17,6 +17,22 @@ static size_t peak_bytes(void) {
     return (size_t)usage.ru_maxrss * 1024;
 }
 
+// One wording, whatever the file is for.
+Test(text_limits, a_text_that_cannot_be_read_is_named_as_other_files_are) {
+    static const char *const LINES[] = {"-f|%s", "tokenize|-f|%s", "perplexity|-f|%s",
+                                        "perplexity|--ids|%s", "-i|a|--grammar|%s"};
+    const char *paths[] = {test_temporary("absent"), "/"};
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++)
+        for (int directory = 0; directory < 2; directory++) {
+            char line[700];
+            snprintf(line, sizeof line, LINES[i], paths[directory]);
+            TestRun r = program_input(line, NULL, 0);
+            const char *why = directory ? "cannot read it: Is a directory"
+                                        : "cannot open it: No such file or directory";
+            check_refused(&r, ERROR_IO, test_text("%s: %s", paths[directory], why));
+        }
+}
+
 static void check_endless(const char *line, int status, const char *because) {
     TestRun r = program_input(line, NULL, 0);
     check_refused(&r, status, because);

@@ -389,9 +389,9 @@ Test(prompts, options_that_do_not_go_together_are_refused) {
     run = program("generate|--prompts|x|--out|y|--resume|--force");
     check_refused(&run, 2, "give one of them");
     run = program("generate|--prompts|%s|--out|y", test_temporary("absent"));
-    check_refused(&run, 4, "No such file");
+    check_refused(&run, 4, "absent: cannot open it: No such file");
     run = program("generate|--prompts|/|--out|y");
-    check_refused(&run, 4, "directory");
+    check_refused(&run, 4, "/: cannot read it: Is a directory");
 }
 
 // --force replaces answers once the run can begin, not before.
