@@ -222,11 +222,10 @@ bool attention_print_entropy(const AttentionReport *r, Error *error) {
             print_statistics(&all[m], "%s,%s,%.6g,%s,%.6g,%.6g,%s\n", "%.6g", "nan");
     } else {
         qsort(all, r->n_matrices, sizeof *all, by_entropy);
-        output_print("layer  head  entropy, bits  of maximum  largest weight  mean distance  "
+        output_print("layer head entropy, bits  of maximum  largest weight  mean distance  "
                      "first token\n");
         for (size_t m = 0; m < r->n_matrices; m++)
-            print_statistics(&all[m], "%5s  %4s  %13.3f  %10s  %14.3f  %13.2f  %11s\n", "%.3f",
-                             "-");
+            print_statistics(&all[m], "%5s %4s %13.3f  %10s  %14.3f  %13.2f  %11s\n", "%.3f", "-");
     }
     free(all);
     return true;

@@ -78,18 +78,19 @@ static void print_model(const CostRun *r) {
     output_print("\n");
 }
 
+// Lines fit into 80 columns: the longest name is "scores, window 32768".
 static void print_line(const CostRun *r, const char *name, const Operation *o, double tokens) {
     char layers[16] = "", limit[16] = "";
     if (o->flops > 0)
         snprintf(limit, sizeof limit, "  %s", limit_name(r, o->flops, moved_bytes(o)));
     if (o->layers > 1) snprintf(layers, sizeof layers, "%d", o->layers);
-    output_print("%-24s %6s %10.2f %11.2f %9.2f %10.2f%s\n", name, layers, o->flops / tokens / 1e6,
+    output_print("%-20s %6s %10.2f %11.2f %9.2f %10.2f%s\n", name, layers, o->flops / tokens / 1e6,
                  o->weight_bytes / tokens / 1e6, o->kv_bytes / tokens / 1e6, operation_intensity(o),
                  limit);
 }
 
 static void print_work(const CostRun *r, const WorkCost *cost, double tokens) {
-    output_print("%-24s %6s %10s %11s %9s %10s  %s\n", "operation", "layers", "MFLOP", "weights MB",
+    output_print("%-20s %6s %10s %11s %9s %10s  %s\n", "operation", "layers", "MFLOP", "weights MB",
                  "cache MB", "FLOP/byte", "limit");
     for (int i = 0; i < cost->count; i++) {
         const Operation *o = &cost->operations[i];

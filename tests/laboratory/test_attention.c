@@ -427,6 +427,15 @@ Test(attention, writes_svg_and_png_files) {
 }
 
 // The first token's weight is that of the queries behind it: of one token there is none.
+Test(attention, the_table_of_entropies_fits_into_80_columns) {
+    TestRun r = program("attention|%s|-i|Once upon a time|--layer|3|--entropy|-q", small_model());
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "entropy, bits"), "%s", r.out);
+    for (char *at = r.out; *at; at += strcspn(at, "\n") + 1)
+        CHECK(strcspn(at, "\n") <= 80, "%.*s", (int)strcspn(at, "\n"), at);
+    test_run_free(&r);
+}
+
 Test(attention, entropy_of_one_token_has_no_first_token) {
     static const struct {
         const char *option, *ends;

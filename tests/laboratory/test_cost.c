@@ -194,6 +194,18 @@ Test(cost, prints_for_people) {
     test_run_free(&r);
 }
 
+// Of operations, from the heading of a table to the empty line behind it.
+Test(cost, tables_of_operations_fit_into_80_columns) {
+    TestRun r = program("cost|gemma3-270m|--machine|h200|-j|1");
+    check_status(&r, 0);
+    int tables = 0;
+    for (char *at = r.out; (at = strstr(at, "\noperation ")); tables++)
+        for (at++; *at != '\n'; at += strcspn(at, "\n") + 1)
+            CHECK(strcspn(at, "\n") <= 80, "%.*s", (int)strcspn(at, "\n"), at);
+    CHECK_INT(tables, 2);
+    test_run_free(&r);
+}
+
 // ---- predicted and counted ----
 
 static void check_measure(const char *model, const char *options) {
