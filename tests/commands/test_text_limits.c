@@ -19,6 +19,7 @@ static size_t peak_bytes(void) {
 
 // One wording, whatever the file is for.
 Test(text_limits, a_text_that_cannot_be_read_is_named_as_other_files_are) {
+    need_builtin();
     static const char *const LINES[] = {"-f|%s", "tokenize|-f|%s", "perplexity|-f|%s",
                                         "perplexity|--ids|%s", "-i|a|--grammar|%s"};
     const char *paths[] = {test_temporary("absent"), "/"};
