@@ -45,7 +45,8 @@ Test(text_limits, an_endless_prompt_is_refused_while_it_is_read) {
                                  "512 tokens (see --limits)";
     check_endless("-f|/dev/zero", ERROR_USAGE, WANTED);
     check_endless("chat|--template|llama2|-f|/dev/zero|-q", ERROR_USAGE, WANTED);
-    check_endless("trace|-f|/dev/zero|--out|/nonexistent/out", ERROR_USAGE, WANTED);
+    check_endless(test_text("trace|-f|/dev/zero|--out|%s", test_temporary("endless")), ERROR_USAGE,
+                  WANTED);
     check_endless("-f|/dev/zero|-c|256", ERROR_USAGE,
                   "more than 1081344 bytes, the limit for a context of 256");
     CHECK(TEST_SANITIZED || peak_bytes() < 48 << 20, "%zu bytes", peak_bytes());
