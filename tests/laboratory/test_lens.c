@@ -369,7 +369,7 @@ Test(lens, refuses_results_that_fill_the_memory) {
 // The numbers of one position, beside a picture of all.
 Test(lens, has_a_picture_of_all_positions_beside_the_numbers_of_one) {
     need_builtin();
-    const char *picture = test_temporary("lens.svg");
+    const char *picture = test_temporary("positions.svg");
     TestRun alone = program("lens|-i|The cat sat|--position|1|--csv"),
             both = program("lens|-i|The cat sat|--position|1|--csv|--svg|%s", picture);
     check_status(&both, 0);
