@@ -207,9 +207,9 @@ static bool plan_length(Session *s, size_t prompt, size_t *max_new, int *context
     }
     if (count < 0) count = 0;
     if (!count && o->max_tokens && !o->quiet)
-        note("-n %" PRId64 " counts the %zu tokens of the prompt too, as in llama2.c, so none is "
-             "new; --max-tokens %" PRId64 " counts new ones",
-             o->steps, prompt, o->steps);
+        note("-n %" PRId64 " counts all tokens but the first, %zu of the prompt among them, as in "
+             "llama2.c, so none is new; --max-tokens %" PRId64 " counts new ones",
+             o->steps, prompt ? prompt - 1 : 0, o->steps);
     *max_new = (size_t)count;
     int64_t needed = (int64_t)prompt + count;
     bool whole = option_given(o, OPTION_CONTEXT) && o->overflow != OVERFLOW_SINKS;
@@ -316,8 +316,8 @@ static void sink_free(Sink *sink) {
 
 // ---- the recording ----
 
-// Its size is known at the end only, and a text has gone by then: so it is asked here whether it can
-// be written.
+// Its size is known at the end only, and a text has gone by then: so it is asked here whether it
+// can be written.
 static bool open_record(RecordFile *file, const Options *o, Error *error) {
     if (!o->record) return true;
     file->out = (OutputFile){.path = o->record, .inputs = &file->inputs, .force = o->force};

@@ -330,7 +330,7 @@ static size_t reuse_beginning(Chat *chat) {
     return left;
 }
 
-// Tokens of the answer. -n counts forward passes as in generate, those of the message included.
+// Tokens of the answer. -n counts as in generate, those of the message included.
 static size_t most_tokens(const Chat *chat) {
     const Options *o = &chat->options;
     size_t most = chat->typed && !o->ignore_eos ? TYPED_TOKENS : SIZE_MAX;
@@ -338,11 +338,15 @@ static size_t most_tokens(const Chat *chat) {
     if (option_given(o, OPTION_MAX_TOKENS)) most = (size_t)o->max_tokens;
     if (!option_given(o, OPTION_STEPS) || !o->steps) return most;
     size_t steps = (size_t)o->steps + 1, left = steps > used ? steps - used : 0;
-    if (!left && !o->quiet)
-        note("-n %" PRId64 " counts the %zu tokens of the message too, as in llama2.c, so none is "
-             "new; --max-tokens %" PRId64 " counts those of the answer",
-             o->steps, used, o->steps);
     return left < most ? left : most;
+}
+
+static void note_no_answer(const Chat *chat, size_t most) {
+    const Options *o = &chat->options;
+    if (most || o->quiet || !option_given(o, OPTION_STEPS) || !o->steps || !o->max_tokens) return;
+    note("-n %" PRId64 " counts all tokens but the first, those of the message among them, as in "
+         "llama2.c, so none is new; --max-tokens %" PRId64 " counts those of the answer",
+         o->steps, o->steps);
 }
 
 // Why the answer ended, where it was not its own end.
@@ -413,6 +417,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .show = show,
         .context = &turn,
     };
+    note_no_answer(chat, g.max_new);
     s->started = seconds_now();
     interrupt_renew(); // from here on Ctrl-C stops the answer; before it ends a conversation
     bool good = generate_answer(chat, &turn, &g, error);

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 // The scale: 12 bits is a probability of 1 / 4096.
@@ -103,7 +104,7 @@ void surprise_print_legend(const Surprise *s) {
     if (scale.failed || !error_is_terminal())
         note("from dark blue, 0 bits, to yellow, 12 bits and more");
     else
-        note("%s bits and more", (const char *)scale.bytes);
+        fprintf(stderr, "%s: %s bits and more\n", program_name(), (const char *)scale.bytes);
     buffer_free(&scale);
 }
 

@@ -382,6 +382,13 @@ Test(conversation, a_transcript_is_of_one_run_at_a_time) {
     test_run_free(&r);
 }
 
+Test(conversation, a_length_that_leaves_no_answer_is_said_once) {
+    TestRun r = program("chat|%s|--template|llama2|-n|2|-i|Lily had a cat", small_model());
+    check_status(&r, 0);
+    CHECK_INT(count_of(r.err, "-n 2 counts all tokens but the first"), 1);
+    test_run_free(&r);
+}
+
 // --force begins it anew, and not under its other names.
 Test(conversation, a_transcript_that_is_replaced_keeps_its_other_names) {
     const char *path = test_temporary("anew.jsonl");

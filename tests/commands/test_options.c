@@ -109,7 +109,7 @@ Test(options, values_of_other_programs_are_answered) {
     refused(FOR_GENERATE, "m|-m|model.gguf", "the model is `run MODEL` or --model MODEL");
     refused(FOR_GENERATE, "m|-t|8", "-t is temperature; threads are -j 8");
     refused(FOR_CHAT, "m|-t8", "(a temperature over 2 is --temp 8)");
-    refused(FOR_GENERATE, "m|-n|-1", "-n counts forward passes, as in llama2.c");
+    refused(FOR_GENERATE, "m|-n|-1", "-n counts all tokens but the first, as in llama2.c");
     refused(FOR_GENERATE, "m|--n-predict|-1", "-n 0 goes on to the end of the context");
     refused(FOR_CHAT, "m|-c|0", "without it the model's own");
     refused(FOR_GENERATE, "m|Once upon", "the prompt is -i");

@@ -441,7 +441,7 @@ Test(other_commands, wrong_command_lines_are_one_line_and_exit_2) {
         const char *words, *because;
     } CASES[] = {
         {"|-p|Once upon", "-p is top-p, as in llama2.c; the prompt is -i"},
-        {"|-n|-1", "-n counts forward passes"},
+        {"|-n|-1", "-n counts all tokens but the first"},
         {"|-n|1e3", "1e3"},
         {"|-n|", "\"\""},
         {"|-t|nan", "nan"},

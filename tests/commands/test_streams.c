@@ -244,6 +244,17 @@ static bool is_reset(const char *text) {
     return set && reset && set < reset;
 }
 
+// Its colours are the program's own, and no bytes to be spelt out.
+Test(streams, surprise_draws_its_scale_on_a_terminal) {
+    use_colors("");
+    TestRun r = program_typed(
+        test_text("%s|-i|Once upon|-t|0|--max-tokens|3|--color|surprise", small_model()), NULL, 0);
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "run: 0 \x1b[") && strstr(r.out, " bits and more"), "%s", r.out);
+    CHECK(!strstr(r.out, "\\x1b"), "%s", r.out);
+    test_run_free(&r);
+}
+
 // The same text; characters of several tokens stay whole; a newline and the end have no colour.
 Test(streams, surprise_colours_the_text_and_changes_no_byte_of_it) {
     static const char *const PROMPTS[] = {"Once upon a time",
