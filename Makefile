@@ -565,12 +565,16 @@ GDB_AUTO_LOAD := $(PREFIX)/share/gdb/auto-load$(PREFIX)/bin
 # STRIP= leaves the names that a debugger wants, and the program at 13 MB.
 STRIP ?= strip
 SHARE := $(DESTDIR)$(PREFIX)/share
+# What `limpid --help` and the manual page name, under the same paths.
+PAGES := README.md SECURITY.md $(wildcard docs/*.md) docs/page.png
 install: all lib
 	$(Q)case '$(PREFIX)$(LIBDIR)' in *' '*) echo 'make install: no spaces in PREFIX and LIBDIR' >&2; exit 2;; esac
 	$(Q)case '$(PREFIX):$(LIBDIR)' in /*:/* | :/*) ;; *) echo 'make install: PREFIX and LIBDIR begin with a /' >&2; exit 2;; esac
 	install -D -m 755 $(BUILD)/run "$(DESTDIR)$(PREFIX)/bin/limpid"
 	$(if $(STRIP),$(STRIP) "$(DESTDIR)$(PREFIX)/bin/limpid")
 	install -D -m 644 docs/limpid.1 "$(SHARE)/man/man1/limpid.1"
+	install -d "$(SHARE)/doc/limpid/docs"
+	$(foreach page,$(PAGES),install -m 644 $(page) "$(SHARE)/doc/limpid/$(page)" &&) true
 	install -D -m 644 scripts/completion/limpid.bash "$(SHARE)/bash-completion/completions/limpid"
 	install -D -m 644 scripts/completion/_limpid "$(SHARE)/zsh/site-functions/_limpid"
 	install -D -m 644 scripts/completion/limpid.fish "$(SHARE)/fish/vendor_completions.d/limpid.fish"
@@ -594,7 +598,8 @@ uninstall:
 	rm -f "$(DESTDIR)$(LIBDIR)/pkgconfig/limpid.pc"
 	rm -f "$(SHARE)/limpid/limpid-gdb.py" $(foreach f,$(notdir $(wildcard scripts/gdb/*.py)),"$(SHARE)/limpid/gdb/$(f)")
 	rm -rf "$(SHARE)/limpid/gdb/__pycache__"
-	rmdir "$(SHARE)/limpid/gdb" "$(SHARE)/limpid" 2>/dev/null || true
+	rm -f $(foreach page,$(PAGES),"$(SHARE)/doc/limpid/$(page)")
+	rmdir "$(SHARE)/limpid/gdb" "$(SHARE)/limpid" "$(SHARE)/doc/limpid/docs" "$(SHARE)/doc/limpid" 2>/dev/null || true
 
 # build/deb/*.deb: the program, the library, and what a program that uses it is built with.
 deb: all lib
