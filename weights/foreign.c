@@ -108,12 +108,12 @@ typedef struct Found {
 } Found;
 
 // A file of a model by its name, or a directory that holds one; `directory` is an open one.
-static bool may_be_model(int directory, const char *name) {
-    static const char *const ENDS[] = {".gguf", ".safetensors", ".bin"};
+static bool may_be_model(int directory, const char *name, bool safetensors) {
+    static const char *const ENDS[] = {".gguf", ".bin", ".safetensors"};
     char path[NAME_SIZE + sizeof "/config.json"];
     struct stat status;
     if (*name == '.' || strstr(name, "-of-0")) return false; // a part of one
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2 + safetensors; i++)
         if (ends_with(name, ENDS[i])) return strcmp(name, "tokenizer.bin") != 0;
     int length = snprintf(path, sizeof path, "%s/config.json", name);
     return length > 0 && length < (int)sizeof path && !fstatat(directory, path, &status, 0);
@@ -127,15 +127,22 @@ static void insert(Found *found, const char *name) {
     if (at < NAMES_SHOWN) snprintf(found->names[at], NAME_SIZE, "%s", name);
 }
 
-static Found find_models(const char *path) {
-    Found found = {.count = 0};
+static void find_named(Found *found, const char *path, bool safetensors) {
     DIR *entries = opendir(path);
+    found->parts = false;
     for (const struct dirent *e; entries && (e = readdir(entries));) {
-        if (may_be_model(dirfd(entries), e->d_name)) insert(&found, e->d_name);
-        found.parts |= ends_with(e->d_name, ".index.json");
+        if (may_be_model(dirfd(entries), e->d_name, safetensors)) insert(found, e->d_name);
+        found->parts |= ends_with(e->d_name, ".index.json");
     }
     if (entries) closedir(entries);
-    return found;
+}
+
+// A safetensors file is a model together with a config.json alone; beside other models it is a
+// trace, logits, or a steering vector.
+static void find_models(Found *found, const char *path) {
+    found->count = 0;
+    find_named(found, path, false);
+    if (!found->count) find_named(found, path, true);
 }
 
 static bool is_file(const char *path) {
@@ -144,7 +151,8 @@ static bool is_file(const char *path) {
 }
 
 bool only_model_in(const char **out, const char *path, Arena *arena, Error *error) {
-    Found found = find_models(path);
+    Found found;
+    find_models(&found, path);
     *out = NULL;
     if (found.count != 1 || found.parts) return true;
     size_t length = strlen(path), size = length + NAME_SIZE + 2;
@@ -157,7 +165,8 @@ bool only_model_in(const char **out, const char *path, Arena *arena, Error *erro
 }
 
 bool refuse_directory(const char *path, ErrorCode code, const char *wanted, Error *error) {
-    Found found = find_models(path);
+    Found found;
+    find_models(&found, path);
     if (!found.count)
         return error_set(error, code, "a directory without %s or a GGUF file", wanted);
     char list[NAMES_SHOWN * 40] = "";

@@ -338,6 +338,7 @@ Test(hf_checkpoint, a_directory_of_models_lists_them) {
     CHECK(!mkdir(path, 0700));
     hf_write(path, "config.json", "{}");
     hf_write(directory, "a.bin", "");
+    hf_write(directory, "trace.safetensors", ""); // without a config.json it is none
     hf_check_refused(directory, ERROR_USAGE, "3 models, which one? Qwen, a.bin, m.gguf");
     for (char name[] = "b0.gguf"; name[1] < '7'; name[1]++)
         hf_write(directory, name, "");
