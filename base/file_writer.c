@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 struct FileWriter {
@@ -274,12 +275,18 @@ static bool reserve(FileWriter *file, Error *error) {
 // The new file belongs to whom the one that it replaces does, and is as open to others. What this
 // user may not set is no reason to fail; a group that cannot be given gets no more than others.
 static void take_rights(const FileWriter *file, const struct stat *there) {
-    mode_t mode = there->st_mode & 0777;
-    if (!mode) return;
-    if (fchown(file->descriptor, there->st_uid, there->st_gid) &&
-        fchown(file->descriptor, (uid_t)-1, there->st_gid))
-        mode = (mode & 0707) | (mode & 07) << 3;
-    if (fchmod(file->descriptor, mode)) errno = 0;
+    static const char ACL[] = "system.posix_acl_access";
+    char acl[2048];
+    mode_t mode = there->st_mode & 0777, fewer = (mode & 0707) | (mode & 07) << 3;
+    if (!there->st_mode) return;
+    bool moved = !fchown(file->descriptor, there->st_uid, there->st_gid) ||
+                 !fchown(file->descriptor, (uid_t)-1, there->st_gid);
+    // Where there is an access control list, the bits of the group are its mask.
+    ssize_t bytes = getxattr(file->target, ACL, acl, sizeof acl);
+    bool plain = bytes < 0 && (errno == ENODATA || errno == ENOTSUP);
+    bool failed = fchmod(file->descriptor, moved && plain ? mode : fewer);
+    if (moved && bytes > 0) failed = fsetxattr(file->descriptor, ACL, acl, (size_t)bytes, 0);
+    if (failed) errno = 0;
 }
 
 FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error) {
@@ -411,13 +418,19 @@ bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *
     return good;
 }
 
-bool locked_file_replace(const OutputFile *out, const void *bytes, uint64_t size, int flags,
-                         int *descriptor, Error *error) {
-    int old = *descriptor; // its lock is held until the new one's is
-    bool made;
-    if (!file_write(out, bytes, size, error)) return false;
-    bool good = locked_file_open(out->path, flags, true, descriptor, &made, error);
-    close(old);
+// What was written, and not what has that name by now: `lock` is of the same open file.
+bool locked_file_replace(const OutputFile *out, const void *bytes, uint64_t size, int *descriptor,
+                         Error *error) {
+    FileWriter *file = file_writer_open(out, size, error);
+    bool good = file && file_writer_put(file, 0, bytes, size, error);
+    if (good && fcntl(file->lock, F_SETFL, O_APPEND)) good = fail(file, error, "write it");
+    good = good && file_writer_finish(file, error);
+    if (good) {
+        close(*descriptor); // the old one, which was locked until now
+        *descriptor = file->lock;
+        file->lock = -1;
+    }
+    file_writer_close(file);
     return good;
 }
 

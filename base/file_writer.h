@@ -69,10 +69,11 @@ const char *file_writer_path(const FileWriter *file); // as messages have it
 bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *error);
 
 // For a file that grows in place and is begun anew: a new one with these bytes takes the place of
-// the one that locked_file_open has opened, and its descriptor; `force` is set. The old one is not
-// written to, since it may have other names. False: as file_write and locked_file_open.
-bool locked_file_replace(const OutputFile *out, const void *bytes, uint64_t size, int flags,
-                         int *descriptor, Error *error);
+// the one that locked_file_open has opened, and of its descriptor, which then writes at the end;
+// `force` is set. The old one is not written to, since it may have other names. False: as
+// file_write, and the descriptor is the old one.
+bool locked_file_replace(const OutputFile *out, const void *bytes, uint64_t size, int *descriptor,
+                         Error *error);
 
 // For files that grow in place: all of it where the descriptor's position is, or at the end. False:
 // errno says why.

@@ -265,6 +265,8 @@ static const Call CALLS[] = {
     PLAIN(symlinkat, OUTPUTS),
     PLAIN(fchmod, OUTPUTS),
     PLAIN(fchown, OUTPUTS),
+    PLAIN(getxattr, OUTPUTS),
+    PLAIN(fsetxattr, OUTPUTS),
     PLAIN(utimensat, OUTPUTS),
     PLAIN(copy_file_range, OUTPUTS),
 };

@@ -141,7 +141,7 @@ bool transcript_open(Chat *chat, Error *error) {
     OutputFile out = transcript_output(o, &inputs);
     if (good && o->transcript) {
         good = locked_file_open(o->transcript, flags, o->force, &chat->transcript, &made, error);
-        if (good && !made) good = locked_file_replace(&out, "", 0, flags, &chat->transcript, error);
+        if (good && !made) good = locked_file_replace(&out, "", 0, &chat->transcript, error);
     }
     file_set_free(&inputs);
     return good;

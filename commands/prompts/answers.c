@@ -216,8 +216,7 @@ static bool replace_old(Answers *a, Error *error) {
     OutputFile out = {.path = a->path, .inputs = &a->inputs, .force = true};
     a->replaces = false;
     a->size = a->header.size;
-    return locked_file_replace(&out, a->header.bytes, a->header.size, O_RDWR | O_APPEND, &a->file,
-                               error);
+    return locked_file_replace(&out, a->header.bytes, a->header.size, &a->file, error);
 }
 
 // A line of its own: nothing of it stays where it could not be written whole.
@@ -239,15 +238,31 @@ static bool cut_to_size(Answers *a, Error *error) {
     return !ftruncate(a->file, (off_t)a->size) || fail(a, error);
 }
 
+// Moves *line behind as much of `text` as it has. False: it has something else there.
+static bool pass(Line *line, const char *text, size_t length) {
+    size_t most = line->length < length ? line->length : length;
+    if (memcmp(line->bytes, text, most) != 0) return false;
+    line->bytes += most;
+    line->length -= most;
+    return true;
+}
+
 // Whether a run like this one began it and was killed: as far as it goes, the line is what this one
-// would write. Of the header all in front of the backend is known by now.
-static bool is_begun(const Answers *a, const Line *line) {
-    size_t least = strcspn(BEGINNING, ":"), known = sizeof BEGINNING - 1;
-    const char *options = memmem(a->header.bytes, a->header.size, ",\"options\":", 11);
-    if (options) known = (size_t)(options - (const char *)a->header.bytes);
-    if (line->length < known) known = line->length;
-    return answers_header_is_cut(line) && line->length > least &&
-           !memcmp(line->bytes, a->header.bytes, known);
+// would write. Of that the backend's name alone is not known yet, and left out of the header.
+static bool is_begun(const Answers *a, Line line) {
+    static const char BACKEND[] = ",\"backend\":\"", OPTIONS[] = ",\"options\":";
+    const char *header = (const char *)a->header.bytes;
+    const char *rest = memmem(header, a->header.size, OPTIONS, sizeof OPTIONS - 1);
+    size_t least = strcspn(BEGINNING, ":");
+    if (!rest || !answers_header_is_cut(&line) || line.length <= least ||
+        !pass(&line, header, (size_t)(rest - header)) || !pass(&line, BACKEND, sizeof BACKEND - 1))
+        return false;
+    const char *end = memchr(line.bytes, '"', line.length);
+    size_t name = end ? (size_t)(end - line.bytes) : line.length;
+    line.bytes += name;
+    line.length -= name;
+    return name < BACKEND_NAME && pass(&line, "\"", 1) &&
+           pass(&line, rest, a->header.size - (size_t)(rest - header)) && !line.length;
 }
 
 // The first line of what is there, or a new file where there is none. A first line without its
@@ -257,7 +272,7 @@ static bool read_kept(Answers *a, Error *error) {
     bool ended = false;
     a->kept = (LineReader){.file = a->file, .most = LIMIT_ANSWER_LINE, .path = a->path};
     if (!line_next(&a->kept, &line, &ended, error)) return false;
-    if (ended || is_begun(a, &line)) return true;
+    if (ended || is_begun(a, line)) return true;
     if (line.cut && !line.too_long)
         return error_set(
             error, ERROR_FILE,
@@ -271,9 +286,17 @@ static bool read_kept(Answers *a, Error *error) {
     return !a->there.failed || no_memory(a, error);
 }
 
+// What a run leaves that was ended while it loaded its model.
+static bool is_empty(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISREG(status.st_mode) && !status.st_size;
+}
+
 static bool open_file(Answers *a, const Options *o, Error *error) {
-    OutputFile out = {
-        .path = a->path, .inputs = &a->inputs, .force = o->force || o->resume, .grows = o->resume};
+    OutputFile out = {.path = a->path,
+                      .inputs = &a->inputs,
+                      .force = o->force || o->resume || is_empty(a->path),
+                      .grows = o->resume};
     if (!inputs_find(&a->inputs, o, error) || !inputs_check(&out, o, error) ||
         !locked_file_open(a->path, O_RDWR | O_APPEND, out.force, &a->file, &a->made, error))
         return false;
@@ -428,7 +451,11 @@ bool answers_finish(Answers *a, Error *error) {
 }
 
 void answers_close(Answers *a) {
-    if (a->made && !a->size) unlink(a->path); // the run could not begin
+    struct stat status;
+    // The run could not begin.
+    if (a->made && !a->size && locked_file_is_at(a->path, a->file) && !fstat(a->file, &status) &&
+        !status.st_size)
+        unlink(a->path);
     if (a->file >= 0) close(a->file);
     line_reader_free(&a->kept);
     file_set_free(&a->inputs);

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 // An empty directory of the test's own.
@@ -151,6 +152,42 @@ Test(file_writer, the_new_file_belongs_to_whom_the_old_one_did) {
     CHECK_INT(stat("out", &status), 0);
     CHECK_INT(status.st_gid, USER);
     CHECK((status.st_mode & 0777) == 0644, "mode %o", status.st_mode);
+    free(path);
+}
+
+Test(file_writer, a_file_that_nobody_may_read_stays_so) {
+    const char *directory = fresh("closed");
+    char *path = inside(directory, "out");
+    struct stat status;
+    write_text(path, "old");
+    CHECK_INT(chmod(path, 0), 0);
+    write_text(path, "new");
+    CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0, "mode %o", status.st_mode);
+    free(path);
+}
+
+// The bits of the group are the mask of such a list: as a mode they would give the group what the
+// list gives to somebody else.
+Test(file_writer, an_access_control_list_stays) {
+    static const char NAME[] = "system.posix_acl_access";
+    enum { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, MASK = 16, OTHER = 32, NOBODY = -1 };
+    const struct {
+        uint16_t tag, rights;
+        int32_t id;
+    } list[] = {{USER_OBJ, 6, NOBODY},
+                {USER, 6, 4321},
+                {GROUP_OBJ, 0, NOBODY},
+                {MASK, 6, NOBODY},
+                {OTHER, 0, NOBODY}};
+    char wanted[4 + sizeof list] = {2}, got[200]; // the version, little-endian
+    memcpy(wanted + 4, list, sizeof list);
+    const char *directory = fresh("acl");
+    char *path = inside(directory, "out");
+    write_text(path, "old");
+    if (setxattr(path, NAME, wanted, sizeof wanted, 0)) SKIP("no access control lists here");
+    write_text(path, "new");
+    ssize_t size = getxattr(path, NAME, got, sizeof got);
+    CHECK(size == sizeof wanted && !memcmp(got, wanted, sizeof wanted), "%zd bytes", size);
     free(path);
 }
 

@@ -153,6 +153,15 @@ Test(prompts_resume, a_file_that_was_replaced_meanwhile_is_told) {
     free(f.wanted);
 }
 
+// What a run leaves that was ended while it loaded its model.
+Test(prompts_resume, an_empty_file_is_as_good_as_none) {
+    Files f = files_open(FEW);
+    test_write_file(f.out, "", 0);
+    run_well(f.prompts, f.out, "");
+    check_whole(&f);
+    free(f.wanted);
+}
+
 Test(prompts_resume, without_a_file_it_begins_one) {
     Files f = files_open(FEW);
     run_well(f.prompts, f.out, "|--resume");
@@ -462,7 +471,12 @@ Test(prompts_resume, a_file_of_one_line_without_its_newline_is_kept_unless_a_run
     large[size] = '\0';
     check_foreign(&f, large);
     free(large);
-    for (size_t cut = 0; cut < 40; cut += 13) { // the empty file too
+    char *joined = strdup(f.wanted); // all lines have become one
+    for (char *at = joined; (at = strchr(at, '\n'));)
+        *at = '\r';
+    check_foreign(&f, joined);
+    free(joined);
+    for (size_t cut = 0; cut < 500; cut += 13) { // the empty file too
         test_write_file(f.out, f.wanted, cut);
         run_well(f.prompts, f.out, "|--resume");
         check_whole(&f);
