@@ -422,12 +422,12 @@ static bool rename_stage(DirectoryWriter *w, Error *error) {
     return sync_directory(w, w->home, error);
 }
 
-// The mode and owner of the old directory; only root may give directories away.
-static bool copy_mode(const DirectoryWriter *w, Error *error) {
+static bool copy_rights(DirectoryWriter *w, Error *error) {
     struct stat status;
     if (fstat(w->old, &status)) return fail(w, error, "look at it");
-    if (fchown(w->files, status.st_uid, status.st_gid)) errno = 0;
-    return !fchmod(w->files, status.st_mode & 07777) || fail(w, error, "write there");
+    tree_take_rights(w->old, w->files);
+    take_rights(w->files, w->target, &status);
+    return true;
 }
 
 // The path still leads to the directory that was examined; what has appeared in it since is
@@ -457,8 +457,8 @@ static bool remove_old(DirectoryWriter *w, Error *error) {
 // WAY_EXCHANGE. Before RENAME_EXCHANGE nothing of the old directory has changed; after it the set
 // is in its place, and a failure is only one of tidying up.
 static bool exchange(DirectoryWriter *w, Error *error) {
-    if (!examine_again(w, error) || !tree_link(w->target, w->files, &w->out, error) ||
-        !copy_mode(w, error) || !sync_directory(w, w->files, error))
+    if (!examine_again(w, error) || !copy_rights(w, error) ||
+        !tree_link(w->target, w->files, &w->out, error) || !sync_directory(w, w->files, error))
         return false;
     if (renameat2(w->home, stage_name(w), w->home, w->name, RENAME_EXCHANGE)) {
         if (errno != EXDEV) return fail(w, error, "put it in its place");

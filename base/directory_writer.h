@@ -74,6 +74,9 @@ void directory_writer_close(DirectoryWriter *writer); // NULL is fine
 // than DIRECTORY_WRITER_KEEPS files) or 5, out->path in front.
 bool tree_link(const char *from, int to, const OutputDirectory *out, Error *error);
 
+// The files in the open directory `to` take the rights of those of the same names in `from`.
+void tree_take_rights(int from, int to);
+
 // Removes the directory at `path`: the files of the set, and all that the open directory `keeper`
 // has too, under the same path and as the same file. Anything else is the only name of somebody's
 // file: it is moved into `keeper`, or stays where there is another file of that name. keeper -1:

@@ -272,20 +272,18 @@ static bool reserve(FileWriter *file, Error *error) {
     return error_prefix(error, file->path);
 }
 
-// The new file belongs to whom the one that it replaces does, and is as open to others. What this
-// user may not set is no reason to fail; a group that cannot be given gets no more than others.
-static void take_rights(const FileWriter *file, const struct stat *there) {
+void take_rights(int descriptor, const char *path, const struct stat *there) {
     static const char ACL[] = "system.posix_acl_access";
     char acl[2048];
-    mode_t mode = there->st_mode & 0777, fewer = (mode & 0707) | (mode & 07) << 3;
-    if (!there->st_mode) return;
-    bool moved = !fchown(file->descriptor, there->st_uid, there->st_gid) ||
-                 !fchown(file->descriptor, (uid_t)-1, there->st_gid);
+    mode_t mode = there->st_mode & (S_ISDIR(there->st_mode) ? 07777 : 0777);
+    mode_t fewer = (mode & ~(mode_t)070) | (mode & 07) << 3;
+    bool moved = !fchown(descriptor, there->st_uid, there->st_gid) ||
+                 !fchown(descriptor, (uid_t)-1, there->st_gid);
     // Where there is an access control list, the bits of the group are its mask.
-    ssize_t bytes = getxattr(file->target, ACL, acl, sizeof acl);
+    ssize_t bytes = getxattr(path, ACL, acl, sizeof acl);
     bool plain = bytes < 0 && (errno == ENODATA || errno == ENOTSUP);
-    bool failed = fchmod(file->descriptor, moved && plain ? mode : fewer);
-    if (moved && bytes > 0) failed = fsetxattr(file->descriptor, ACL, acl, (size_t)bytes, 0);
+    bool failed = fchmod(descriptor, moved && plain ? mode : fewer);
+    if (moved && bytes > 0) failed = fsetxattr(descriptor, ACL, acl, (size_t)bytes, 0);
     if (failed) errno = 0;
 }
 
@@ -302,7 +300,7 @@ FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error)
     bool good = resolve(file, out, &there, error) && open_directory(file, error);
     if (good) remove_leftovers(file);
     good = good && open_descriptor(file, error) && reserve(file, error);
-    if (good) take_rights(file, &there);
+    if (good && there.st_mode) take_rights(file->descriptor, file->target, &there);
     if (good) return file;
     file_writer_close(file);
     return NULL;

@@ -151,6 +151,8 @@ Test(directory_writer, an_old_set_is_exchanged_and_everything_else_stays) {
     put(out, "two", "old two");
     put(out, "ours-3", "old three");
     put(out, ".limpid-notes", "notes");
+    char *one = at(out, "one");
+    CHECK_INT(chmod(one, 0600), 0);
     CHECK_INT(utimensat(AT_FDCWD, deeper, (struct timespec[]){{1000, 0}, {2000, 0}}, 0), 0);
     CHECK(!stat(theirs, &before));
     write_set(out, true);
@@ -161,11 +163,12 @@ Test(directory_writer, an_old_set_is_exchanged_and_everything_else_stays) {
     check(out, "two", NULL);
     check(out, "ours-3", NULL);
     CHECK(!stat(out, &after) && (after.st_mode & 07777) == 0751, "mode %o", after.st_mode);
+    CHECK(!stat(one, &after) && (after.st_mode & 07777) == 0600, "mode %o", after.st_mode);
     CHECK(!stat(deeper, &after) && (after.st_mode & 07777) == 0710 && after.st_mtime == 2000,
           "mode %o", after.st_mode);
     CHECK_INT(test_entries(out), 6);
     CHECK_INT(test_entries(parent), 1);
-    free(out), free(parent), free(deep), free(deeper), free(soft), free(theirs);
+    free(out), free(parent), free(deep), free(deeper), free(soft), free(theirs), free(one);
 }
 
 Test(directory_writer, a_link_to_a_directory_stays_a_link) {
