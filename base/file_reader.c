@@ -10,6 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+bool file_is_absent(const char *path) {
+    struct stat status;
+    return lstat(path, &status) && (errno == ENOENT || errno == ENOTDIR);
+}
+
 bool file_cannot(Error *error, const char *what) {
     ErrorCode code = errno == ENOMEM ? ERROR_MEMORY : ERROR_IO;
     return error_set(error, code, "cannot %s: %s", what, strerror(errno));

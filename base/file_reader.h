@@ -35,6 +35,10 @@ bool file_reader_get(const FileReader *file, void *out, size_t from, size_t coun
 bool file_reader_finish(FileReader *file, Error *error);
 void file_reader_close(FileReader *file); // without that check
 
+// Whether nothing has this name. A link that leads nowhere, or a file that may not be looked at, is
+// there: opening it tells what is wrong, where taking another file in its place would not.
+bool file_is_absent(const char *path);
+
 // "cannot `what`: " and errno's text, without the file's name; exit code 4, or 5 of memory. False.
 bool file_cannot(Error *error, const char *what);
 

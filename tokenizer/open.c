@@ -46,7 +46,7 @@ static bool open_json(Tokenizer *t, const TokenizerSource *source, const Tokeniz
     TextSpan json = {(const char *)file->copy.bytes, file->copy.size};
     char *path = path_beside(file->path, "merges.txt", error);
     if (!path) return false;
-    bool good = access(path, F_OK)
+    bool good = file_is_absent(path)
                     ? tokenizer_json_open(t, json, (TextSpan){NULL, 0}, source->pretokenizer, error)
                     : open_with_merges(t, json, path, source->pretokenizer, error);
     free(path);
@@ -111,7 +111,7 @@ static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokeni
 static int find_candidate(char *path, size_t room, const char *directory, int first) {
     for (int i = first; i < (int)(sizeof NAMES / sizeof *NAMES); i++) {
         snprintf(path, room, "%s/%s", directory, NAMES[i]);
-        if (!access(path, F_OK)) return i;
+        if (!file_is_absent(path)) return i;
     }
     return -1;
 }

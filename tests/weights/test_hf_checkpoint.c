@@ -396,6 +396,21 @@ Test(hf_checkpoint, names_of_256_bytes_and_no_more) {
 
 // ---- where the directory ends and what else is in it ----
 
+// As downloaders leave them whose store lacks a file: there is one, and nobody knows what it says.
+Test(hf_checkpoint, a_link_that_leads_nowhere_is_no_absent_file) {
+    static const char *const NAMES[] = {"chat_template.jinja", "generation_config.json",
+                                        "tokenizer_config.json"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        char path[700], name[20];
+        snprintf(name, sizeof name, "nowhere-%zu", i);
+        const char *directory = hf_tiny_model(name, true);
+        hf_path(path, directory, NAMES[i]);
+        unlink(path);
+        CHECK(!symlink("nowhere", path));
+        hf_check_refused(directory, ERROR_IO, NAMES[i]);
+    }
+}
+
 // A name is put behind the directory's path: for every place at which the path may end in memory
 // that is given out in pieces of 64 bytes.
 Test(hf_checkpoint, directories_have_paths_of_any_length) {

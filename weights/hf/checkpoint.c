@@ -69,7 +69,7 @@ static char *folder_path(const Folder *folder, const char *name, Error *error) {
 // False only where memory runs out; the answer is in *exists.
 static bool file_exists(bool *exists, const Folder *folder, const char *name, Error *error) {
     const char *path = folder_path(folder, name, error);
-    *exists = path && !access(path, F_OK);
+    *exists = path && !file_is_absent(path);
     return path != NULL;
 }
 
@@ -92,7 +92,7 @@ static json_t *read_json(const Folder *folder, const char *name, const JsonLimit
                          Error *error) {
     const char *path = folder_path(folder, name, error);
     if (!path) return NULL;
-    if (access(path, F_OK)) {
+    if (file_is_absent(path)) {
         error_set(error, ERROR_FILE, "there is no %s beside the weights", name);
         return NULL;
     }
@@ -191,7 +191,7 @@ static bool read_template_file(Folder *folder, Error *error) {
     Error cause = {0};
     FileCopy file;
     const char *path = folder_path(folder, NAME, error);
-    if (!path || access(path, F_OK)) return path;
+    if (!path || file_is_absent(path)) return path;
     if (!file_copy_open(&file, path, LIMIT_TEMPLATE, &cause)) {
         error_prefix(&cause, NAME);
         return error_copy(error, &cause);
@@ -270,7 +270,7 @@ static bool list_shards(Checkpoint *checkpoint, const json_t *map, Shard **shard
 static bool map_shard(const Folder *folder, Shard *shard, Error *error) {
     const char *path = folder_path(folder, shard->name, error);
     if (!path) return false;
-    if (access(path, F_OK))
+    if (file_is_absent(path))
         return error_set(error, ERROR_FILE, "there is no %.200s in this directory", shard->name);
     shard->file = container_map(folder->checkpoint, path, error);
     return shard->file != NULL;
