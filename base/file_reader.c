@@ -40,6 +40,8 @@ static bool check_kind(FileReader *file, Error *error) {
     if (!S_ISREG(status.st_mode)) return error_set(error, ERROR_IO, "not a regular file");
     if (status.st_size == 0) return refuse_empty(file, error);
     file->size = (size_t)status.st_size;
+    file->device = status.st_dev;
+    file->inode = status.st_ino;
     file->modified = time_modified(&status);
     return true;
 }
@@ -75,19 +77,27 @@ bool file_reader_get(const FileReader *file, void *out, size_t from, size_t coun
     return true;
 }
 
+static bool check_same(const FileReader *file, const struct stat *now, Error *error) {
+    if ((size_t)now->st_size < file->size) return cut_short(file, (size_t)now->st_size, error);
+    return ((size_t)now->st_size == file->size && time_modified(now) == file->modified) ||
+           error_set(error, ERROR_IO,
+                     "the file was written to while it was read: try again once it is whole");
+}
+
 bool file_reader_finish(FileReader *file, Error *error) {
     struct stat status;
-    bool good = true;
     if (file->descriptor < 0) return true;
-    if (fstat(file->descriptor, &status))
-        good = file_cannot(error, "look at it");
-    else if ((size_t)status.st_size < file->size)
-        good = cut_short(file, (size_t)status.st_size, error);
-    else if ((size_t)status.st_size > file->size || time_modified(&status) != file->modified)
-        good = error_set(error, ERROR_IO,
-                         "the file was written to while it was read: try again once it is whole");
+    bool good = !fstat(file->descriptor, &status) ? check_same(file, &status, error)
+                                                  : file_cannot(error, "look at it");
     file_reader_close(file);
     return good;
+}
+
+bool file_reader_check(const FileReader *file, const char *path, Error *error) {
+    struct stat status;
+    bool same =
+        !stat(path, &status) && status.st_dev == file->device && status.st_ino == file->inode;
+    return !same || check_same(file, &status, error);
 }
 
 void file_reader_close(FileReader *file) {

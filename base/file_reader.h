@@ -21,6 +21,7 @@ typedef struct FileReader {
     int descriptor; // -1: closed
     size_t size;
     uint64_t modified; // when it was last written before it was opened, in nanoseconds
+    uint64_t device, inode;
 } FileReader;
 
 // False: exit code 4 (cannot open, or not a regular file), 3 (empty); nothing is left to close.
@@ -34,6 +35,10 @@ bool file_reader_get(const FileReader *file, void *out, size_t from, size_t coun
 // may be of two versions. A closed one is fine.
 bool file_reader_finish(FileReader *file, Error *error);
 void file_reader_close(FileReader *file); // without that check
+
+// Also of a closed one, opened at `path`. False: exit code 4 where that is still the same file and
+// has been written to or cut since it was opened.
+bool file_reader_check(const FileReader *file, const char *path, Error *error);
 
 // Whether nothing has this name. A link that leads nowhere, or a file that may not be looked at, is
 // there: opening it tells what is wrong, where taking another file in its place would not.

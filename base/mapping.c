@@ -167,6 +167,10 @@ bool mapping_damaged(const Mapping *mapping) {
     return mapping->slot >= 0 && atomic_load(&slots[mapping->slot].damaged);
 }
 
+bool mapping_check(const Mapping *mapping, Error *error) {
+    return !mapping->mapped || file_reader_check(&mapping->reader, mapping->path, error);
+}
+
 void mapping_drop(const Mapping *mapping, const void *data, size_t bytes) {
     if (!mapping->mapped) return;
     uintptr_t start = whole_pages((uintptr_t)data);

@@ -47,6 +47,11 @@ bool mapping_seal(Mapping *mapping, Error *error);
 // A read past the file's new end has happened, and gave zeros: only after mapping_guard.
 bool mapping_damaged(const Mapping *mapping);
 
+// False: exit code 4 where the file at its path has been written to since it was opened, so that
+// what was not loaded may be of two versions. One that has been replaced is whole, as the mapping
+// is of the old one.
+bool mapping_check(const Mapping *mapping, Error *error);
+
 // Whether `path` is a directory; symbolic links are followed.
 bool is_directory(const char *path);
 

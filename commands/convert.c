@@ -82,6 +82,7 @@ static bool convert_tensors(Conversion *c, Error *error) {
         good = convert_tensor(c, i, bytes, error);
     progress_end(&c->progress);
     free(bytes);
+    good = good && checkpoint_check_whole(c->session->checkpoint, error);
     return session_result(c->session, good, error);
 }
 

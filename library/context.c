@@ -62,7 +62,7 @@ static bool open_run(limpid_context *c, const limpid_options *options, Error *er
     c->run = model_open(config, checkpoint_weights(c->model->checkpoint), &wanted, error);
     if (!c->run) return error_prefix(error, checkpoint_path(c->model->checkpoint));
     c->run->pattern = pattern;
-    return true;
+    return checkpoint_check_whole(c->model->checkpoint, error);
 }
 
 limpid_context *limpid_context_open(limpid_model *model, const limpid_options *options,

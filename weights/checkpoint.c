@@ -282,6 +282,12 @@ bool checkpoint_reads(const Checkpoint *c, const char *path) {
     return false;
 }
 
+bool checkpoint_check_whole(const Checkpoint *c, Error *error) {
+    for (const Mapping *file = c->files; file; file = file->next)
+        if (!mapping_check(file, error)) return error_prefix(error, file->path);
+    return true;
+}
+
 const char *checkpoint_damaged(const Checkpoint *c) {
     for (const Mapping *file = c->files; file; file = file->next)
         if (mapping_damaged(file)) return file->path;

@@ -130,3 +130,7 @@ const char *checkpoint_unused_name(const Checkpoint *checkpoint, size_t i);
 // is not to be trusted; NULL: none. In a program that has called mapping_guard (base/mapping.h) a
 // read past the new end gives zeros, not a signal.
 const char *checkpoint_damaged(const Checkpoint *checkpoint);
+
+// After all weights were read. False: exit code 4, a file was written to meanwhile, so that they
+// may be of two versions.
+bool checkpoint_check_whole(const Checkpoint *checkpoint, Error *error);

@@ -136,6 +136,31 @@ Test(library, a_model_in_memory_has_the_bits_of_its_file) {
 }
 
 // It would have its config.json in the working directory.
+// Weights are read with the context: by then they are of two versions, where somebody writes into
+// the file. A file that is put in its place leaves the one that is open as it was.
+Test(library, weights_of_a_file_that_was_written_to_are_refused) {
+    const char *path = test_temporary("written.gguf"), *other = test_temporary("new.gguf");
+    size_t size;
+    char *bytes = test_read_file(small_model(), &size);
+    limpid_error error = {0};
+    for (int in_place = 0; in_place < 2; in_place++) {
+        test_write_file(path, bytes, size);
+        limpid_model *model = limpid_open(path, NULL, &error);
+        CHECK(model, "%s", error.message);
+        usleep(20000); // a file system tells times apart by clock ticks
+        test_write_file(in_place ? path : other, bytes, size);
+        if (!in_place) CHECK_INT(rename(other, path), 0);
+        limpid_context *context =
+            limpid_context_open(model, &(limpid_options){.context = CONTEXT}, &error);
+        CHECK((context == NULL) == in_place, "%s", error.message);
+        if (in_place) CHECK_INT(error.code, ERROR_IO);
+        limpid_context_close(context);
+        limpid_close(model);
+    }
+    CHECK(strstr(error.message, "was written to while it was read"), "%s", error.message);
+    free(bytes);
+}
+
 Test(library, safetensors_in_memory_are_refused) {
     static const char BYTES[] = "\2\0\0\0\0\0\0\0{}      ";
     limpid_error error = {0};
