@@ -6,6 +6,7 @@
 //        -> stops: of the config, of the tokenizer's well-known names, for llama2.c BOS
 #include "library/handles.h"
 
+#include "base/file_set.h"
 #include "base/mapping.h"
 #include "base/text.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char *limpid_version(void) {
@@ -183,11 +185,25 @@ static limpid_model *model_new(Error *cause) {
     return m;
 }
 
+// Its files are opened one after another: those of two directories are no model.
+static bool still_there(const char *path, const struct stat *directory, Error *error) {
+    struct stat now;
+    if (!S_ISDIR(directory->st_mode) || (!stat(path, &now) && same_file(&now, directory)))
+        return true;
+    error_set(error, ERROR_IO, "the directory was replaced while it was read: try again");
+    return error_prefix(error, path);
+}
+
 limpid_model *limpid_open(const char *path, const char *tokenizer, limpid_error *error) {
     Error cause = {0};
+    struct stat directory;
     limpid_model *m = library_given(path, "path", NULL, &cause) ? model_new(&cause) : NULL;
+    if (!m || stat(path, &directory)) directory = (struct stat){0};
     bool opened = m && checkpoint_open(&m->checkpoint, path, &cause);
-    return complete(m, opened, tokenizer, &cause, error);
+    m = complete(m, opened, tokenizer, &cause, error);
+    if (!m || library_result(error, still_there(path, &directory, &cause), &cause)) return m;
+    limpid_close(m);
+    return NULL;
 }
 
 limpid_model *limpid_open_memory(const void *bytes, size_t size, const char *tokenizer,
