@@ -396,6 +396,34 @@ Test(hf_checkpoint, names_of_256_bytes_and_no_more) {
 
 // ---- where the directory ends and what else is in it ----
 
+// All of them stay in memory: the limit of one is that of all together.
+Test(hf_checkpoint, headers_of_many_shards_are_bounded_together) {
+    enum { BYTES = 40 << 20, SHARDS = LIMIT_METADATA / BYTES + 1 };
+    const char *directory = hf_tiny_model("headers", true);
+    char path[700], link[700], name[40], index[2000] = "{\"weight_map\":{";
+    hf_path(path, directory, "model.safetensors");
+    char *bytes = malloc(8 + BYTES);
+    memset(bytes, ' ', 8 + BYTES);
+    memcpy(bytes, &(uint64_t){BYTES}, 8);
+    memcpy(bytes + 8, "{}", 2);
+    unlink(path);
+    hf_path(path, directory, "s0.safetensors");
+    test_write_file(path, bytes, 8 + BYTES);
+    free(bytes);
+    for (int i = 0; i < SHARDS; i++) {
+        size_t used = strlen(index);
+        snprintf(index + used, sizeof index - used, "%s\"x%d\":\"s%d.safetensors\"", i ? "," : "",
+                 i, i);
+        snprintf(name, sizeof name, "s%d.safetensors", i);
+        hf_path(link, directory, name);
+        CHECK(!i || !symlink("s0.safetensors", link));
+    }
+    strcat(index, "}}");
+    hf_write(directory, "model.safetensors.index.json", index);
+    hf_check_refused(directory, ERROR_FILE,
+                     "the headers of 7 shards have more than 268435456 bytes");
+}
+
 // As downloaders leave them whose store lacks a file: there is one, and nobody knows what it says.
 Test(hf_checkpoint, a_link_that_leads_nowhere_is_no_absent_file) {
     static const char *const NAMES[] = {"chat_template.jinja", "generation_config.json",

@@ -348,10 +348,16 @@ static bool read_sharded(const Folder *folder, const json_t *map, Error *error) 
     size_t n_shards = 0;
     if (!map) return error_set(error, ERROR_FILE, "\"weight_map\" is missing");
     if (!list_shards(folder->checkpoint, map, &shards, &n_shards, error)) return false;
-    for (size_t i = 0; i < n_shards; i++)
+    uint64_t headers = 0; // bytes of all, which stay in memory
+    for (size_t i = 0; i < n_shards; i++) {
         if (!map_shard(folder, &shards[i], error) ||
             !parse_shard(folder->checkpoint, &shards[i], error))
             return false;
+        headers += load_u64(shards[i].file->data);
+        if (headers > LIMIT_METADATA)
+            return error_set(error, ERROR_FILE, "the headers of %zu shards have more than %d bytes",
+                             i + 1, LIMIT_METADATA);
+    }
     return plan_shards(folder->checkpoint, shards, n_shards, error) &&
            check_index(folder->checkpoint, map, shards, n_shards, error);
 }
