@@ -240,19 +240,25 @@ static bool remove_entry(Walk *w, Step step, int keeper, const OutputDirectory *
     return moved;
 }
 
-void tree_take_rights(int from, int to) {
+bool tree_take_rights(int from, int to) {
     DIR *entries = open_entries(to, ".");
-    for (const struct dirent *e; entries && (e = readdir(entries));) {
+    bool good = entries;
+    for (const struct dirent *e; good && (e = readdir(entries));) {
         char path[NAME_MAX + 40];
         struct stat there;
         if (fstatat(from, e->d_name, &there, AT_SYMLINK_NOFOLLOW) || !S_ISREG(there.st_mode))
             continue;
         int file = openat(to, e->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
         snprintf(path, sizeof path, "/proc/self/fd/%d/%s", from, e->d_name);
-        if (file >= 0) take_rights(file, path, &there);
+        good = file >= 0 && take_rights(file, path, &there);
+        int cause = errno;
         if (file >= 0) close(file);
+        errno = cause;
     }
+    int cause = errno;
     if (entries) closedir(entries);
+    errno = cause;
+    return good;
 }
 
 bool tree_remove(const char *path, int keeper, const OutputDirectory *out) {

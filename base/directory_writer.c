@@ -325,8 +325,17 @@ DirectoryWriter *directory_writer_open(const OutputDirectory *out, Error *error)
     return NULL;
 }
 
+// Of a file without a name nothing is left, however the program ends.
 bool output_directory_check(const OutputDirectory *out, Error *error) {
-    DirectoryWriter *begun = directory_writer_open(out, error);
+    DirectoryWriter w, *begun;
+    bool good = prepare(&w, out, error);
+    int file = good ? open(home_path(&w), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600) : -1;
+    bool unknown = good && file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL);
+    if (good && file < 0 && !unknown) good = fail(&w, error, "write there");
+    if (file >= 0) close(file);
+    release(&w);
+    if (!unknown) return good;
+    begun = directory_writer_open(out, error);
     directory_writer_close(begun);
     return begun;
 }
@@ -425,9 +434,8 @@ static bool rename_stage(DirectoryWriter *w, Error *error) {
 static bool copy_rights(DirectoryWriter *w, Error *error) {
     struct stat status;
     if (fstat(w->old, &status)) return fail(w, error, "look at it");
-    tree_take_rights(w->old, w->files);
-    take_rights(w->files, w->target, &status);
-    return true;
+    return (tree_take_rights(w->old, w->files) && take_rights(w->files, w->target, &status)) ||
+           fail(w, error, "write there");
 }
 
 // The path still leads to the directory that was examined; what has appeared in it since is

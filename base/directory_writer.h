@@ -47,10 +47,10 @@ typedef struct OutputDirectory {
     const char *last; // the file that is put in its place last
 } OutputDirectory;
 
-// Whether the set may be put there, and can be: what directory_writer_open does is begun and given
-// up. False, with the path in the message: exit code 2 where a file of the set is one of `inputs`,
-// or is there without `force`, or the directory cannot be exchanged, or the file system exchanges
-// none; 4 where the path is no directory, cannot be looked at or cannot be written to; 5.
+// Whether the set may be put there, and files can be made there. False, with the path in the
+// message: exit code 2 where a file of the set is one of `inputs`, or is there without `force`, or
+// the directory cannot be exchanged; 4 where the path is no directory, cannot be looked at or
+// cannot be written to; 5.
 bool output_directory_check(const OutputDirectory *out, Error *error);
 
 // Makes the directory in which the files gather, and tries an exchange where there will be one.
@@ -74,8 +74,9 @@ void directory_writer_close(DirectoryWriter *writer); // NULL is fine
 // than DIRECTORY_WRITER_KEEPS files) or 5, out->path in front.
 bool tree_link(const char *from, int to, const OutputDirectory *out, Error *error);
 
-// The files in the open directory `to` take the rights of those of the same names in `from`.
-void tree_take_rights(int from, int to);
+// The files in the open directory `to` take the rights of those of the same names in `from`. False
+// with errno.
+bool tree_take_rights(int from, int to);
 
 // Removes the directory at `path`: the files of the set, and all that the open directory `keeper`
 // has too, under the same path and as the same file. Anything else is the only name of somebody's

@@ -272,19 +272,25 @@ static bool reserve(FileWriter *file, Error *error) {
     return error_prefix(error, file->path);
 }
 
-void take_rights(int descriptor, const char *path, const struct stat *there) {
+// What a user, or a file system, may refuse.
+static bool is_refusal(void) {
+    return errno == EPERM || errno == ENOTSUP || errno == ENOSYS || errno == EINVAL;
+}
+
+bool take_rights(int descriptor, const char *path, const struct stat *there) {
     static const char ACL[] = "system.posix_acl_access";
     char acl[2048];
     mode_t mode = there->st_mode & (S_ISDIR(there->st_mode) ? 07777 : 0777);
     mode_t fewer = (mode & ~(mode_t)070) | (mode & 07) << 3;
     bool moved = !fchown(descriptor, there->st_uid, there->st_gid) ||
                  !fchown(descriptor, (uid_t)-1, there->st_gid);
+    if (!moved && !is_refusal()) return false;
     // Where there is an access control list, the bits of the group are its mask.
     ssize_t bytes = getxattr(path, ACL, acl, sizeof acl);
     bool plain = bytes < 0 && (errno == ENODATA || errno == ENOTSUP);
-    bool failed = fchmod(descriptor, moved && plain ? mode : fewer);
-    if (moved && bytes > 0) failed = fsetxattr(descriptor, ACL, acl, (size_t)bytes, 0);
-    if (failed) errno = 0;
+    if (fchmod(descriptor, moved && plain ? mode : fewer)) return is_refusal();
+    return !moved || bytes <= 0 || !fsetxattr(descriptor, ACL, acl, (size_t)bytes, 0) ||
+           is_refusal();
 }
 
 FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error) {
@@ -300,7 +306,8 @@ FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error)
     bool good = resolve(file, out, &there, error) && open_directory(file, error);
     if (good) remove_leftovers(file);
     good = good && open_descriptor(file, error) && reserve(file, error);
-    if (good && there.st_mode) take_rights(file->descriptor, file->target, &there);
+    if (good && there.st_mode && !take_rights(file->descriptor, file->target, &there))
+        good = fail(file, error, "write there");
     if (good) return file;
     file_writer_close(file);
     return NULL;

@@ -81,8 +81,9 @@ bool write_whole(int file, const void *bytes, size_t size);
 
 // What takes the place of the file or directory at `path`, of which `there` is known, belongs to
 // whom that does and is as open to others, by its mode or its access control list. What this user
-// may not set is no reason to fail; a group that cannot be given gets no more than others.
-void take_rights(int descriptor, const char *path, const struct stat *there);
+// may not set is no reason to fail; a group that cannot be given gets no more than others. False:
+// errno says what else has failed.
+bool take_rights(int descriptor, const char *path, const struct stat *there);
 
 // The refusals, exit code 2, for other writers: of a file that this run reads, and of one that is
 // there. False.

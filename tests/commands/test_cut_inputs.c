@@ -161,5 +161,5 @@ Test(cut_inputs, of_a_program_with_a_model_of_shards) {
              "wait $P",
              directory);
     TestRun r = program_shell(script);
-    check_refused(&r, ERROR_IO, HF_SHARD ": the file was cut short while in use");
+    check_refused(&r, ERROR_IO, HF_SHARD ": the file was cut short while");
 }
