@@ -1,7 +1,8 @@
 // Where the files gather (the stage), and the one step that puts them in their place.
 //
-//   directory_writer_open     resolve the path -> examine what is there -> can it be exchanged?
-//                             -> remove leftovers -> make the stage -> rehearse
+//   output_directory_check    resolve the path -> examine what is there -> can it be exchanged?
+//                             -> can files be made there?
+//   directory_writer_open     the first three -> remove leftovers -> make the stage -> rehearse
 //   directory_writer_file     a path inside the stage
 //   directory_writer_finish   RENAME: rename the stage        MOVE: move its files
 //                             EXCHANGE: link the other files into it, exchange, remove the old
@@ -325,7 +326,8 @@ DirectoryWriter *directory_writer_open(const OutputDirectory *out, Error *error)
     return NULL;
 }
 
-// Of a file without a name nothing is left, however the program ends.
+// Of a file without a name nothing is left, however the program ends. Where the file system has
+// none, the real thing is begun.
 bool output_directory_check(const OutputDirectory *out, Error *error) {
     DirectoryWriter w, *begun;
     bool good = prepare(&w, out, error);
@@ -431,6 +433,7 @@ static bool rename_stage(DirectoryWriter *w, Error *error) {
     return sync_directory(w, w->home, error);
 }
 
+// Of the old directory and of the files that the new ones replace.
 static bool copy_rights(DirectoryWriter *w, Error *error) {
     struct stat status;
     if (fstat(w->old, &status)) return fail(w, error, "look at it");

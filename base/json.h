@@ -26,8 +26,8 @@ typedef struct JsonLimits {
     bool large;       // json_parse: an integer beyond 64 bits is a real number, not an error
 } JsonLimits;
 
-// config.json and its like: 4 MiB, 2^16 values. Python's integers have no end: what limpid does not
-// read of such a file may be one of 31 digits (transformers' "no limit").
+// config.json and its like: 4 MiB, 2^16 values. Python writes integers of any size into them
+// (transformers' "no limit" has 31 digits), which must not make the rest unreadable.
 extern const JsonLimits JSON_CONFIG_LIMITS;
 
 // The members of a large object one after another, each parsed by itself, so that memory holds one
