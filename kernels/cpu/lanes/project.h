@@ -6,8 +6,8 @@
 // Rows of a block: what the registers hold beside a sum for each, without moving sums to memory and
 // back. More do not help: reading weights is hidden from 6 on. The 16 registers of AVX2 hold six
 // sums of floats or of bytes of one plane; six of words, of two planes or of two scale groups spill
-// to memory, so that calls of more than six rows have blocks of FEWER_ROWS. Gop/s of 128 rows, one thread of a Zen
-// 3, blocks of six and of four:
+// to memory, so that calls of more than six rows have blocks of FEWER_ROWS. Gop/s of 128
+// rows, one thread of a Zen 3, blocks of six and of four:
 //
 //              Q4_1  a8   Q5_0  a8   Q6_K  a8   Q2_K  a8   F16
 //     six       123  203   128  158   106  128   100  138   91
