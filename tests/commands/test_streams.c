@@ -212,6 +212,7 @@ Test(streams, no_color_and_dumb_terminals_are_honoured) {
 
 static void use_colors(const char *depth) {
     unsetenv("NO_COLOR");
+    setenv("TERM", "xterm", 1);
     setenv("COLORTERM", depth, 1);
 }
 
