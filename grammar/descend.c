@@ -108,8 +108,7 @@ bool exits_work(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t 
 // where their frame is returned from. A text comes to ever new stacks, but not to ever new states
 // on the bottom.
 typedef struct Descent {
-    Masks *masks;
-    uint64_t *mask;
+    Masks *masks; // whose `read` gets the tokens
     size_t n_read, most_read;
     Error *error;
 } Descent;
@@ -130,8 +129,10 @@ static bool descend_from(Descent *d, Ground ground, uint32_t first, uint32_t end
             i = next;
             continue;
         }
-        for (uint32_t t = nodes[i].first; t < nodes[i + 1].first; t++)
-            d->mask[k->trie->ids[t] / 64] |= (uint64_t)1 << k->trie->ids[t] % 64;
+        for (uint32_t t = nodes[i].first; t < nodes[i + 1].first; t++) {
+            if (k->read.count == k->read.capacity && !ARRAY_ROOM(&k->read, d->error)) return false;
+            k->read.at[k->read.count++] = k->trie->ids[t];
+        }
         if (i + 1 < next && ground.frame != FRAME_BOTTOM && k->automaton->states.at[to].ends &&
             (!automaton_return(k->automaton, ground.frame, &below, d->error) ||
              !descend(d, below, i + 1, next)))
@@ -187,11 +188,77 @@ static bool descend_exits(Descent *d, const Exits *e, uint32_t low, uint32_t hig
     return true;
 }
 
-bool exits_descend(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state,
-                   uint64_t *mask, bool *done, Error *error) {
-    Descent d = {k, mask, 0, MOST_DESCENTS * (k->most_read + 1), error};
-    bool good = descend_exits(&d, &l->exits, low, high, state);
-    *done = d.n_read <= d.most_read;
+// ---- what was read before ----
+
+// Of a word's tokens each leads to a new state, but what is below its stacks stays the same, and is
+// read again from the same exits: as those of the word's next token nearly always are.
+
+static bool no_memory(Error *error) {
+    return error_set(error, ERROR_MEMORY, "no memory for the masks of a grammar");
+}
+
+bool descended_open(Masks *k, Error *error) {
+    k->descended = malloc(DESCENDED * sizeof *k->descended);
+    if (!k->descended) return no_memory(error);
+    for (size_t i = 0; i < DESCENDED; i++)
+        k->descended[i] = (Descended){.local = NOT_KNOWN};
+    return true;
+}
+
+void descended_free(Masks *k) {
+    for (size_t i = 0; k->descended && i < DESCENDED; i++)
+        free(k->descended[i].ids);
+    free(k->descended);
+    free(k->read.at);
+}
+
+// The one place where it may be.
+static Descended *place_of(const Masks *k, const Descended *wanted) {
+    const HashKey *key = &k->automaton->key;
+    uint32_t turns = keyed_hash_pair(key, wanted->low, wanted->high);
+    uint32_t hash = keyed_hash_pair(key, keyed_hash_pair(key, turns, wanted->local), wanted->state);
+    return &k->descended[hash % DESCENDED];
+}
+
+// In place of what was there.
+static bool keep(Masks *k, Descended *place, Descended read, Error *error) {
+    if (read.done && k->read.count) {
+        read.count = k->read.count;
+        read.ids = malloc(read.count * sizeof *read.ids);
+        if (!read.ids) return no_memory(error);
+        memcpy(read.ids, k->read.at, read.count * sizeof *read.ids);
+    }
+    k->bytes += read.count * sizeof *read.ids;
+    k->bytes -= place->count * sizeof *place->ids;
+    free(place->ids);
+    *place = read;
+    return true;
+}
+
+static void add_tokens(Masks *k, const uint32_t *ids, size_t count, uint64_t *mask) {
+    k->work += count / 8;
+    for (size_t i = 0; i < count; i++)
+        mask[ids[i] / 64] |= (uint64_t)1 << ids[i] % 64;
+}
+
+bool exits_below(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state,
+                 uint64_t *mask, bool *done, Error *error) {
+    Descended read = {.local = l->index, .low = low, .high = high, .state = state};
+    Descended *place = place_of(k, &read);
+    if (place->local == read.local && place->low == low && place->high == high &&
+        place->state == state) {
+        add_tokens(k, place->ids, place->count, mask);
+        *done = place->done;
+        return true;
+    }
+    size_t work;
+    if (!exits_work(k, l, low, high, state, &work, error)) return false;
+    Descent d = {k, 0, MOST_DESCENTS * (k->most_read + 1), error};
+    k->read.count = 0;
+    if (work && work <= k->most_read && !descend_exits(&d, &l->exits, low, high, state))
+        return false;
     k->work += d.n_read;
-    return good;
+    *done = read.done = work <= k->most_read && d.n_read <= d.most_read;
+    add_tokens(k, k->read.at, k->read.count, mask);
+    return keep(k, place, read, error);
 }

@@ -347,6 +347,8 @@ bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
     }
     if (k->n_nested && masks_work(k) > k->work_end) k->is_cut = true;
     if (k->is_cut) return true;
+    // To make a local of several takes longer than to ask each once: see masks_prepare.
+    if (!k->joins && !k->n_nested && joining_of(k, key) == add_places) return true;
     Local *new = malloc(sizeof *new);
     if (!new) return no_memory(error);
     *new = (Local){.key = key, .was_asked = true};

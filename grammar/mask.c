@@ -125,6 +125,7 @@ static bool find_mask(Masks *k, uint32_t state, uint64_t *mask, Error *error) {
     size_t count;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
     bool good = places, found = false;
+    k->n_found++;
     for (int i = 0; good && !found && i < k->most_attempts; i++) {
         k->is_last = i == ATTEMPTS - 1;
         good = try_parts(k, places, count, parts[i], mask, &found, error);
@@ -180,6 +181,7 @@ bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) 
     size_t words = mask_words(trie->n_tokens), bytes = (words + 1) * sizeof *k->all;
     *k = (Masks){.automaton = automaton,
                  .trie = trie,
+                 .n_found = 1,
                  .most_read = MOST_READ,
                  .most_work = FIRST_WORK,
                  .most_attempts = ATTEMPTS};
@@ -191,6 +193,7 @@ bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) 
     k->node_bits = calloc(trie->n_nodes / 64 + 1, sizeof *k->node_bits);
     k->walked = calloc(trie->n_nodes, sizeof *k->walked);
     if (!k->node_bits || !k->walked) return no_memory(error);
+    if (!descended_open(k, error)) return false;
     if (!k->path || !k->scratch || !k->all || !k->kept_states) return no_memory(error);
     memset(k->kept_states, 0xff, k->n_kept * sizeof *k->kept_states);
     for (size_t i = 0; i < trie->n_ids; i++)
@@ -202,6 +205,7 @@ void masks_free(Masks *k) {
     for (size_t i = 0; i < k->kept.count; i++)
         free(k->kept.at[i]);
     locals_free(k);
+    descended_free(k);
     free(k->kept.at);
     free(k->kept_states);
     free(k->loops.at);

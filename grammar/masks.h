@@ -81,6 +81,7 @@ typedef struct Local {
     uint32_t index;
     bool too_ambiguous; // to be asked; the rest is empty
     bool was_asked;     // since masks_prepare began its second part
+    uint64_t added;     // Masks.n_found when the mask being found got all of `stays`
     TurnSets stays;     // tokens that stay in the upper part, or end with it
     TurnSets leaves;    // on a FRAME_OPEN: tokens that leave its repetition, in place of `stays`
     Exits exits;
@@ -107,6 +108,14 @@ typedef struct Look {
     uint32_t first, n; // of Masks.grounds; n 0: not known
 } Look;
 
+// Tokens that were read down a stack, and from where: see exits_below.
+typedef struct Descended {
+    uint32_t local, low, high, state; // local NOT_KNOWN: none
+    bool done;                        // false: there are too many to read
+    uint32_t *ids;                    // (count) owned
+    size_t count;
+} Descended;
+
 typedef struct Masks {
     Automaton *automaton; // borrowed, like the trie
     const Trie *trie;
@@ -119,24 +128,28 @@ typedef struct Masks {
     ARRAY(uint64_t) loops; // state -> masks_loops; 0: not known
     ARRAY(Look) looks;     // state -> what is read from it
     ARRAY(Ground) grounds;
-    uint64_t *all;       // (words) every token with bytes
-    Step *path;          // (trie->depth + 1) along a walk
-    uint64_t *scratch;   // (words) zero
-    size_t bytes;        // of memory, about
-    size_t work;         // nodes of the trie that were read, and what takes as long as so many
-    size_t work_end;     // masks_work where parts of a mask are left out,
-    bool is_cut;         // and that some were
-    int most_attempts;   // to find a mask
-    bool is_last;        // of these
-    size_t refuse_end;   // masks_work where the grammar is too ambiguous
-    uint64_t *node_bits; // (n_nodes of the trie, in words) zero
-    uint64_t *walked;    // (n_nodes) the last walk behind a local << 32 | the state that it was in
-    uint32_t walk;       // the newest of them
-    size_t n_behind;     // locals behind exits that the mask being found took
-    int n_nested;        // locals being made of others
-    size_t n_asked;      // locals that were asked for the first time
-    size_t most_read;    // nodes behind exits that are read rather than kept as a local
-    size_t most_work;    // of the first attempt to find a mask by its parts
+    Descended *descended; // (DESCENDED) a cache
+    ARRAY(uint32_t) read; // tokens of the descent being made
+    uint64_t n_found;     // masks, the one being found counted
+    uint64_t *all;        // (words) every token with bytes
+    Step *path;           // (trie->depth + 1) along a walk
+    uint64_t *scratch;    // (words) zero
+    size_t bytes;         // of memory, about
+    size_t work;          // nodes of the trie that were read, and what takes as long as so many
+    size_t work_end;      // masks_work where parts of a mask are left out,
+    bool is_cut;          // and that some were
+    int most_attempts;    // to find a mask
+    bool is_last;         // of these
+    size_t refuse_end;    // masks_work where the grammar is too ambiguous
+    uint64_t *node_bits;  // (n_nodes of the trie, in words) zero
+    uint64_t *walked;     // (n_nodes) the last walk behind a local << 32 | the state that it was in
+    uint32_t walk;        // the newest of them
+    size_t n_behind;      // locals behind exits that the mask being found took
+    int n_nested;         // locals being made of others
+    bool joins;           // the places of a frame are asked together, where they are not known
+    size_t n_asked;       // locals that were asked for the first time
+    size_t most_read;     // nodes behind exits that are read rather than kept as a local
+    size_t most_work;     // of the first attempt to find a mask by its parts
 } Masks;
 
 // ---- walk.c ----
@@ -181,17 +194,22 @@ uint64_t *exits_places(Masks *masks, const Exits *exits, uint32_t state, size_t 
                        Error *error);
 
 // Nodes below the exits of low .. high turns that are read from a state (NOT_KNOWN: from any):
-// about how many, and somewhat more than `most_read` where they are more; exits_walk by steps down
-// the stack, in which case *done may be false.
+// about how many, and somewhat more than `most_read` where they are more.
 bool exits_work(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
                 size_t *work, Error *error);
-bool exits_descend(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
-                   uint64_t *mask, bool *done, Error *error);
+
+// exits_walk by steps down the stack, where it is little. *done false: it is not, and the mask may
+// have some of the tokens.
+enum { DESCENDED = 1 << 12 };
+bool exits_below(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
+                 uint64_t *mask, bool *done, Error *error);
+bool descended_open(Masks *masks, Error *error); // false: exit code 5
+void descended_free(Masks *masks);               // zeroed is fine
 
 // ---- locals.c ----
 
 // False: exit code 3 (it is too ambiguous), 5 or 130. *local is borrowed until masks_free; NULL:
-// the work is over, and masks->is_cut.
+// the work is over, and masks->is_cut; or its places are to be asked one by one.
 bool locals_find(Masks *masks, LocalKey key, const Local **local, Error *error);
 void locals_free(Masks *masks);
 

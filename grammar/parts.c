@@ -155,7 +155,7 @@ static bool open_locals(Masks *k, const Ask *ask, uint32_t node, Part *part, Err
     return cause.code == ERROR_FILE || error_copy(error, &cause);
 }
 
-// part->local is NULL where the groups are to be asked one by one.
+// part->local is NULL where the groups, or the places of one, are to be asked one by one.
 static bool find_part(Masks *k, const Ask *ask, Part *part, Error *error) {
     *part = (Part){.below = base_of(k->automaton, ask), .most = UINT32_MAX};
     Frame f = k->automaton->frames.at[part->below];
@@ -175,7 +175,20 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
 
 static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error);
 
+// Of one group each place.
+static bool add_each_place(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
+    Group group = *ask->groups;
+    Ask one = *ask;
+    bool good = true;
+    one.groups = &group;
+    group.count = 1;
+    for (size_t i = 0; good && i < ask->groups->count; i++, group.places++)
+        good = add_part(k, &one, mask, error);
+    return good;
+}
+
 static bool add_each(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
+    if (ask->n == 1) return add_each_place(k, ask, mask, error);
     Ask one = *ask;
     bool good = true;
     one.n = 1;
@@ -185,6 +198,17 @@ static bool add_each(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
         good = add_part(k, &one, mask, error);
     }
     return good;
+}
+
+// The tokens that stay, at most so many turns. Of several stacks the upper parts are often the
+// same: once they are all in the mask.
+static void add_stays(Masks *k, const Local *l, uint32_t most, uint64_t *mask) {
+    if (l->stays.n_levels && most >= l->stays.n_levels - 1) {
+        Local *known = k->locals.at[l->index];
+        if (known->added == k->n_found) return;
+        known->added = k->n_found;
+    }
+    turn_sets_add(&l->stays, 0, most, mask, mask_words(k->trie->n_tokens));
 }
 
 static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
@@ -199,7 +223,7 @@ static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     if (k->is_cut) return true;
     if (!part.local) return add_each(k, ask, mask, error);
     const Local *stays = part.stays ? part.stays : part.local;
-    turn_sets_add(&stays->stays, 0, part.most, mask, words);
+    add_stays(k, stays, part.most, mask);
     turn_sets_add(&part.local->leaves, part.least, part.most, mask, words);
     return add_exits(k, ask, &part, mask, error);
 }
@@ -263,11 +287,8 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
     if (high > l->exits.most_turns) high = l->exits.most_turns;
     if (part->below == FRAME_BOTTOM || !l->exits.count || low > high) return true;
     if (!automaton_return(k->automaton, part->below, &state, error)) return false;
-    size_t work;
-    if (!exits_work(k, l, low, high, state, &work, error)) return false;
-    bool done = !work;
-    if (!done && work <= k->most_read && !exits_descend(k, l, low, high, state, mask, &done, error))
-        return false;
+    bool done;
+    if (!exits_below(k, l, low, high, state, mask, &done, error)) return false;
     if (done) return true;
     if (k->bytes < MOST_BYTES) {
         Ask more = *ask;

@@ -207,10 +207,12 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     bool good = (s.returned && s.mask) ||
                 error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
     int attempts = k->most_attempts;
+    k->joins = true;
     good = good && goes_on(find_sets(&s, start), &cause);
     k->most_attempts = 1;
     good = good && goes_on(begin_texts(&s, start), &cause);
     k->most_attempts = attempts;
+    k->joins = false;
     free(s.todo.at);
     free(s.again.at);
     free(s.added.at);

@@ -15,6 +15,10 @@
 // repetition without bounds, some 20 ms; beyond, it keeps its bounds.
 enum { MOST_LEAVES = 16, MOST_FOLLOWED = 1 << 18 };
 
+// Whether a state loops is found by moves with all bytes, which takes as long as to read so many
+// nodes.
+enum { MANY_BELOW = 256 };
+
 static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the masks of a grammar");
 }
@@ -167,14 +171,15 @@ static bool know_loops(Walk *w, uint32_t state, uint64_t *loops) {
     return true;
 }
 
-// The step behind a byte. What is inside a character of the looping state will be in that state
-// behind it, where the characters beyond ASCII loop.
-static bool take_step(Walk *w, Step from, uint8_t byte, uint32_t to, Step *step) {
+// The step behind the byte of a node with so many below it, itself counted. What is inside a
+// character of the looping state will be in that state behind it, where the characters beyond ASCII
+// loop.
+static bool take_step(Walk *w, Step from, uint8_t byte, uint32_t below, uint32_t to, Step *step) {
     *step = (Step){to, to, STATE_DEAD};
     if (!w->masks || w->stays) return true;
     if (w->opens && !automaton_move(w->automaton, from.ever, byte, &step->ever, w->error))
         return false;
-    if (step->ever == from.ever && step->ever != w->looping) {
+    if (step->ever == from.ever && step->ever != w->looping && below >= MANY_BELOW) {
         if (!know_loops(w, step->ever, &w->loops)) return false;
         w->looping = step->ever;
     }
@@ -211,7 +216,7 @@ static bool walk(Walk *w, uint32_t state, uint32_t first, uint32_t end) {
             i = nodes[i].skip;
             continue;
         }
-        if (!take_step(w, from, byte, to, step)) return false;
+        if (!take_step(w, from, byte, nodes[i].skip - i, to, step)) return false;
         bool loops = step->loop != STATE_DEAD && step->loop == w->looping &&
                      !(w->trie->kinds[i] & ~w->loops);
         uint32_t next = loops ? nodes[i].skip : i + 1;

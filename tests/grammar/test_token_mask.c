@@ -157,6 +157,8 @@ Test(token_mask, knows_how_often_a_token_repeats) {
         "root ::= \"a\"{17,}",
         "root ::= (\"a\"{2} \"a\"?){9,12}",
         "root ::= (\"a\"{1,30}){1,5} \"b\"*",
+        "root ::= [a-c]{20,30} \"b\" | [a-c]{50,60} \"c\"", // the same body, in either order
+        "root ::= [a-c]{50,60} \"b\" | [a-c]{20,30} \"c\"",
     };
     for (uint64_t seed = 0; seed < 20; seed++)
         for (size_t g = 0; g < sizeof TEXTS / sizeof *TEXTS; g++)
