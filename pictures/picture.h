@@ -49,6 +49,10 @@ void picture_terminal(Buffer *out, const Picture *picture, const Terminal *termi
 // Reads libc's table of the widths of characters, for when no file can be opened any more.
 void picture_prepare(void);
 
+// Appends text that takes at most so many columns of a terminal (1 or more): longer text ends in an
+// ellipsis. The number of columns.
+int picture_put_text(Buffer *out, const char *text, int columns);
+
 // Appends the colour scale between its two ends, without a newline.
 void picture_legend(Buffer *out, const Picture *picture, ColorDepth colors);
 
@@ -57,9 +61,9 @@ void picture_legend(Buffer *out, const Picture *picture, ColorDepth colors);
 void picture_set_text(Buffer *out, ColorDepth colors, int shade);
 
 // Appends an SVG document. A single panel has its labels, as text; where more than 64 cells are
-// drawn in a direction they are numbers instead, as labels of NULL are: of every fifth row or column
-// where there are more than ten. More than 112 x 112 cells in all are drawn as fewer, which keeps a
-// file below 100 KB.
+// drawn in a direction they are numbers instead, as labels of NULL are: of every fifth row or
+// column where there are more than ten. More than 112 x 112 cells in all are drawn as fewer, which
+// keeps a file below 100 KB.
 void picture_svg(Buffer *out, const Picture *picture);
 
 // False with exit code 2 in a program that was built without libpng: to say so before long work.

@@ -62,8 +62,7 @@ void picture_prepare(void) {
     character_columns('a');
 }
 
-// Writes text and blanks until `columns` are full; text that is longer ends in an ellipsis.
-static void put_padded(Buffer *out, const char *text, int columns) {
+int picture_put_text(Buffer *out, const char *text, int columns) {
     size_t length = strlen(text), end = 0, cut = 0;
     // `cut` is where the text ends if the ellipsis follows: one column is left for that.
     int width = 0, cut_width = 0;
@@ -75,7 +74,12 @@ static void put_padded(Buffer *out, const char *text, int columns) {
     bool whole = width <= columns;
     buffer_put(out, text, whole ? length : cut);
     if (!whole) buffer_print(out, "\u2026");
-    for (int i = whole ? width : cut_width + 1; i < columns; i++)
+    return whole ? width : cut_width + 1;
+}
+
+// The same, and blanks until `columns` are full.
+static void put_padded(Buffer *out, const char *text, int columns) {
+    for (int i = picture_put_text(out, text, columns); i < columns; i++)
         buffer_put(out, " ", 1);
 }
 

@@ -51,6 +51,9 @@ bool lens_write_files(const LensCapture *c, const PictureFiles *files, Error *er
 
 // ---- the table of one position ----
 
+// The column that the likeliest tokens begin at; the columns that a label has in any window.
+enum { LIKELIEST = 44, LEAST_LABEL = 8 };
+
 // The texts of the likeliest tokens at every depth of a position (depths, top), one block that the
 // caller frees.
 static char **top_labels(const LensCapture *c, size_t position, Error *error) {
@@ -67,24 +70,53 @@ static char **top_labels(const LensCapture *c, size_t position, Error *error) {
     return labels;
 }
 
-static bool print_table(const LensCapture *c, size_t position, Error *error) {
+// The likeliest tokens of a row whose first LIKELIEST columns are full. Those that do not fit the
+// window are on lines below.
+static void put_likeliest(Buffer *out, const LensToken *tokens, char *const *labels, int count,
+                          int columns) {
+    enum { PROBABILITY = 6 }; // " 0.77,"; of the last token 5
+    int column = LIKELIEST, most = columns - LIKELIEST - PROBABILITY;
+    if (most < LEAST_LABEL) most = LEAST_LABEL;
+    for (int k = 0; k < count; k++) {
+        Buffer label = {0};
+        int width = picture_put_text(&label, labels[k], most) + PROBABILITY - (k + 1 == count);
+        bool below = k && column + width > columns;
+        if (below) buffer_print(out, "\n%*s", LIKELIEST - 1, "");
+        column = (below ? LIKELIEST : column) + width + 1;
+        buffer_put(out, " ", 1);
+        buffer_put(out, label.bytes, label.size);
+        buffer_print(out, " %.2f%s", (double)tokens[k].probability, k + 1 < count ? "," : "");
+        out->failed |= label.failed;
+        buffer_free(&label);
+    }
+    buffer_put(out, "\n", 1);
+}
+
+static bool print_row(const LensCapture *c, size_t position, int depth, char *const *labels,
+                      int columns, Error *error) {
+    const LensCell *cell = lens_cell(c, position, depth);
+    Buffer line = {0};
+    buffer_print(&line, "%5d %-9s %6d %6.4f %7.2f %5.2f", depth / 2, lens_half(depth), cell->rank,
+                 (double)cell->probability, (double)cell->entropy, (double)cell->kl);
+    put_likeliest(&line, lens_top(c, position, depth), labels, c->top, columns);
+    bool good = !line.failed || error_set(error, ERROR_MEMORY, "no memory for a line of the table");
+    if (good) output_bytes(line.bytes, line.size);
+    buffer_free(&line);
+    return good;
+}
+
+static bool print_table(const LensCapture *c, size_t position, int columns, Error *error) {
     char **labels = top_labels(c, position, error);
     if (!labels) return false;
     int depths = lens_depths(c), top = c->top;
-    output_print("\nposition %zu: the next token is %s (%d)\n", position,
+    output_print("\nposition %zu: the next token is %s (%d); entropy and KL in bits\n", position,
                  labels[(depths - 1) * top], c->winners[position - c->first]);
-    output_print("layer  half       its rank  probability  entropy, bits  KL, bits  likeliest\n");
-    for (int d = 0; d < depths; d++) {
-        const LensCell *cell = lens_cell(c, position, d);
-        output_print("%5d  %-9s  %8d  %11.4f  %13.2f  %8.2f ", d / 2, lens_half(d), cell->rank,
-                     (double)cell->probability, (double)cell->entropy, (double)cell->kl);
-        for (int k = 0; k < top; k++)
-            output_print(" %s %.2f%s", labels[d * top + k],
-                         (double)lens_top(c, position, d)[k].probability, k + 1 < top ? "," : "");
-        output_print("\n");
-    }
+    output_print("layer half        rank  prob. entropy    KL likeliest\n");
+    bool good = true;
+    for (int d = 0; d < depths && good; d++)
+        good = print_row(c, position, d, labels + d * top, columns, error);
     free(labels);
-    return true;
+    return good;
 }
 
 bool lens_print(const LensCapture *c, size_t position, Error *error) {
@@ -93,7 +125,7 @@ bool lens_print(const LensCapture *c, size_t position, Error *error) {
     bool good = c->count == 1 ||
                 (make_grid(&grid, c, error) && picture_print(&grid.picture, &window, error));
     grid_free(&grid);
-    return good && print_table(c, position, error);
+    return good && print_table(c, position, window.columns, error);
 }
 
 // ---- numbers ----

@@ -15,8 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+// FIGURES: columns of a row behind the name. Names of 37 columns make lines of 80, and those of all
+// modules but post_attention_layernorm and the like fit them.
 enum {
-    NAME_WIDTH = 48,
+    MOST_NAME = 48,
+    LEAST_NAME = 20,
+    FIGURES = 43,
     NAME_SIZE = 200,
     N_NEAREST = 5,
     N_BEFORE = 2,
@@ -57,7 +61,7 @@ static const char *share_text(char out[32], const TensorDiff *t) {
     else if (share < 10)
         snprintf(out, 32, "%.0f %%", 100 * share);
     else
-        snprintf(out, 32, share < 1e6 ? "%.0f x" : "%.0e x", share);
+        snprintf(out, 32, share < 99999 ? "%.0f x" : "%.0e x", share);
     return out;
 }
 
@@ -68,27 +72,35 @@ static double relative(const TensorDiff *t) {
     return t->largest > 0 ? t->error / t->largest : 0;
 }
 
+// The columns of names, by the window.
+static int name_width(void) {
+    int width = output_window(COLOR_NEVER).columns - FIGURES;
+    return width > MOST_NAME ? MOST_NAME : width < LEAST_NAME ? LEAST_NAME : width;
+}
+
 // One line of the table: name, error, relative error, cosine, share of the budget; or why there are
 // none.
 static void print_row(const TensorDiff *t) {
     char escaped[NAME_SIZE], share[32], a[100], b[100];
     const char *name = name_of(escaped, t->a);
-    size_t length = strlen(name);
-    bool cut = length > NAME_WIDTH; // a name's end says more than its beginning
-    output_print("%s%-*s", cut ? "..." : "", NAME_WIDTH - (cut ? 3 : 0),
-                 cut ? name + length - NAME_WIDTH + 3 : name);
+    int length = (int)strlen(name), width = name_width();
+    bool cut = length > width; // a name's end says more than its beginning
+    output_print("%s%-*s", cut ? "..." : "", width - (cut ? 3 : 0),
+                 cut ? name + length - width + 3 : name);
     if (t->verdict == VERDICT_SHAPE)
         output_print("  %s and %s\n", shape_text(a, &t->a->plan), shape_text(b, &t->b->plan));
     else if (t->verdict == VERDICT_TYPE)
         output_print("  %s and %s, not compared\n", t->a->type->name, t->b->type->name);
+    else if (t->verdict == VERDICT_NONFINITE)
+        output_print(" %8.2e %8.2e %11.8f   %s\n", t->error, relative(t), t->cosine,
+                     VERDICTS[t->verdict]);
     else
-        output_print(" %9.2e %9.2e %11.8f %8s%s%s\n", t->error, relative(t), t->cosine,
-                     share_text(share, t), t->verdict == VERDICT_WITHIN ? "" : "  ",
-                     t->verdict == VERDICT_WITHIN ? "" : VERDICTS[t->verdict]);
+        output_print(" %8.2e %8.2e %11.8f %7s%s\n", t->error, relative(t), t->cosine,
+                     share_text(share, t), t->verdict == VERDICT_OVER ? " over" : "");
 }
 
 static void print_head(void) {
-    output_print("%-*s %9s %9s %11s %8s\n", NAME_WIDTH, "tensor", "error", "relative", "cosine",
+    output_print("%-*s %8s %8s %11s %7s\n", name_width(), "tensor", "error", "relative", "cosine",
                  "budget");
 }
 

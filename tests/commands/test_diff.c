@@ -65,6 +65,30 @@ Test(diff, figures_are_those_worked_by_hand) {
     check_says(&r, 0, "The one tensor is within the budget 0");
 }
 
+// Figures at their widest, a name that is cut and one that just fits.
+Test(diff, the_table_fits_into_80_columns) {
+    static const float A[] = {1e-30f, -1}, B[] = {-1e-30f, 1e30f}, NOT[] = {0, NAN};
+    static const struct {
+        const char *name;
+        const float *b;
+        const char *row;
+    } CASES[] = {
+        {"model.layers.0.self_attn.attn_weights", B,
+         "\nmodel.layers.0.self_attn.attn_weights 1.00e+30 1.00e+00 -1.00000000 "},
+        {"model.layers.29.post_attention_layernorm", B,
+         "\n...layers.29.post_attention_layernorm 1.00e+30 1.00e+00 -1.00000000 "},
+        {"model.layers.29.post_attention_layernorm", NOT, "   not finite\n"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestRun r = diff_of(CASES[i].name, 1, 2, A, CASES[i].b, "|--budget|1e-30");
+        check_status(&r, ERROR_ANSWER_NO);
+        CHECK(strstr(r.out, CASES[i].row), "%s", r.out);
+        for (char *at = r.out; strncmp(at, "The first", 9); at += strcspn(at, "\n") + 1)
+            CHECK(strcspn(at, "\n") <= 80, "%.*s", (int)strcspn(at, "\n"), at);
+        test_run_free(&r);
+    }
+}
+
 // 2.5e-4 for logits and 1e-4 for attention weights, however small; else relative to the largest.
 Test(diff, budgets_of_f32_are_those_of_the_reference_models) {
     static const float A[] = {1, 0}, B[] = {1, 2.4e-4f}, C[] = {1, 2.6e-4f}, D[] = {1, 0.9e-4f},

@@ -248,7 +248,48 @@ Test(lens, shows_where_it_decides) {
     check_status(&r, 0);
     CHECK(strstr(r.out, "probability of the token that wins in the end"), "%s", r.out);
     CHECK(strstr(r.out, "\nposition 4: the next token is "), "%s", r.out);
-    CHECK(strstr(r.out, "\n    5  ffn               1 "), "%s", r.out);
+    CHECK(strstr(r.out, "\n    5 ffn            1 "), "%s", r.out);
+    test_run_free(&r);
+}
+
+// Lines of the table, whose characters take one column each; their number.
+static int check_80_columns(const TestRun *r) {
+    const char *line = strstr(r->out, "\nlayer half ");
+    int lines = 0;
+    CHECK(line, "%s", r->out);
+    for (line++; *line; line += strcspn(line, "\n") + 1, lines++) {
+        int columns = 0;
+        for (const char *c = line; *c != '\n'; c++)
+            columns += (*c & 0xc0) != 0x80;
+        CHECK(columns <= 80, "%d columns: %.*s", columns, (int)strcspn(line, "\n"), line);
+    }
+    return lines;
+}
+
+// What does not fit stands on lines below, under the same heading.
+Test(lens, the_table_fits_into_80_columns) {
+    TestRun r = program("lens|%s|-i|Once upon a time|--top|12", small_model());
+    check_status(&r, 0);
+    CHECK_INT(check_80_columns(&r) > 1 + 2 * 12, 1);
+    CHECK(strstr(r.out, ",\n                                            "), "%s", r.out);
+    int tokens = 0;
+    for (const char *at = strstr(r.out, "layer half"); (at = strchr(at, '.')); at++)
+        tokens += at[-1] == '0' && (at[3] == ',' || at[3] == '\n');
+    CHECK_INT(tokens, 12 * 12);
+    test_run_free(&r);
+}
+
+Test(lens, the_table_cuts_a_token_that_is_wider_than_its_column) {
+    char letters[61];
+    memset(letters, 'w', 60), letters[60] = '\0';
+    const char *tokens[] = {"<unk>", "<s>", "</s>", "\u2581", "a", "b", letters, "<0x0A>"};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", tokens, 8);
+    TestRun r = program("lens|%s|--prompt-ids|4,6,5|--top|8", conversion_gguf("wide.gguf", file));
+    check_status(&r, 0);
+    check_80_columns(&r);
+    letters[29] = '\0';
+    CHECK(strstr(r.out, test_text(" %s\u2026 0.", letters)), "%s", r.out);
     test_run_free(&r);
 }
 
