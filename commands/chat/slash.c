@@ -158,7 +158,7 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
         return SLASH_DONE;
     }
     Options before = chat->options;
-    if (option_store(&chat->options, row, row->name, value, &error)) {
+    if (option_store(&chat->options, row, row->name, value, FOR_CHAT, &error)) {
         chat->options.given[row->id] = true;
         if (conversation_open_sampler(chat, &error)) {
             note("%s is %s", row->name, value);

@@ -153,7 +153,7 @@ static bool read_options(Request *r, const json_t *root, Error *error) {
         if (!number_text(text, value, key, row.kind, error)) return false;
         r->options.given[row.id] = true;
         row.name = row.meaning = NULL; // of the command line
-        if (option_store(&r->options, &row, NULL, text, &cause)) continue;
+        if (option_store(&r->options, &row, NULL, text, FOR_GENERATE, &cause)) continue;
         return error_set(error, ERROR_FILE, "\"%s\": %s", key, cause.message);
     }
     return true;

@@ -22,6 +22,7 @@ typedef struct OptionRow {
     OptionKind kind;
     size_t offset; // of the field in Options
     unsigned commands;
+    unsigned one_of_list; // KIND_LIST: the commands that take one integer, and no list of them
     double low, high;
     const char *choices;
     const char *meaning; // of the flag or of a value; appended to the error message
@@ -60,4 +61,4 @@ void options_list(const char *command, CommandBit bit, const char *summary);
 // A text is borrowed. typed: the option as the user spelled it, "-p" or "--top-p", which begins the
 // message; NULL: nothing does. False: exit code 2.
 bool option_store(Options *options, const OptionRow *row, const char *typed, const char *text,
-                  Error *error);
+                  CommandBit command, Error *error);

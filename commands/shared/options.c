@@ -81,8 +81,10 @@ static const char *meaning_for(const OptionRow *row, const char *typed) {
 }
 
 // The message for a malformed value: the option, the value, what is wanted. False.
-static bool refuse_value(const OptionRow *row, const char *typed, const char *text, Error *error) {
+static bool refuse_value(const OptionRow *row, const char *typed, const char *text,
+                         CommandBit command, Error *error) {
     char wanted[120];
+    bool several = row->kind == KIND_LIST && !(row->one_of_list & command);
     const char *meaning = meaning_for(row, typed);
     switch (row->kind) {
     case KIND_CHOICE: snprintf(wanted, sizeof wanted, "one of %s", row->choices); break;
@@ -92,15 +94,15 @@ static bool refuse_value(const OptionRow *row, const char *typed, const char *te
         break;
     default:
         snprintf(wanted, sizeof wanted, "%s %.0f .. %.0f",
-                 row->kind == KIND_LIST ? "up to 32 integers, separated by commas," : "an integer",
-                 row->low, row->high);
+                 several ? "up to 32 integers, separated by commas," : "an integer", row->low,
+                 row->high);
     }
     return error_set(error, ERROR_USAGE, "%.40s%sgot \"%.80s\", wanted %s%s%s", typed ? typed : "",
                      typed ? ": " : "", text, wanted, *meaning ? "; " : "", meaning);
 }
 
 bool option_store(Options *options, const OptionRow *row, const char *typed, const char *text,
-                  Error *error) {
+                  CommandBit command, Error *error) {
     void *field = (char *)options + row->offset;
     int64_t integer = 0;
     double number = 0;
@@ -131,7 +133,7 @@ bool option_store(Options *options, const OptionRow *row, const char *typed, con
     case KIND_LIST: good = parse_list(field, row, text); break;
     case KIND_CHOICE: good = parse_choice(field, row->choices, text); break;
     }
-    return good || refuse_value(row, typed, text, error);
+    return good || refuse_value(row, typed, text, command, error);
 }
 
 // Fields that are not named begin as 0, false or NULL.
@@ -251,7 +253,7 @@ static bool take_option(Options *options, int code, const char *name, CommandBit
     if (option_given(options, row->id) && row->kind != KIND_TEXTS)
         return refuse_second(row, typed, error);
     options->given[row->id] = true;
-    if (!option_store(options, row, typed, optarg, error)) return false;
+    if (!option_store(options, row, typed, optarg, command, error)) return false;
     // In other programs -t is the number of threads.
     double t = options->temperature;
     if (code != 't' || row->id != OPTION_TEMPERATURE || t <= 2) return true;

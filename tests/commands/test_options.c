@@ -104,6 +104,18 @@ Test(options, long_names_and_defaults) {
     CHECK_INT(o.prompt_lengths.values[0], 64);
 }
 
+// What bench would take is of no use to those who typed another command.
+Test(options, a_number_of_threads_is_refused_as_one_number) {
+    refused(FOR_GENERATE, "m|-j|9999", "-j: got \"9999\", wanted an integer 0 .. 256; 0 is all");
+    refused(FOR_COST, "m|--threads|x", "--threads: got \"x\", wanted an integer 0 .. 256; 0 is");
+    refused(FOR_GENERATE, "m|-j|2,4", "-j takes one number of threads; only bench takes several");
+    refused(FOR_BENCH, "m|-j|1,9999", "wanted up to 32 integers, separated by commas, 0 .. 256;");
+    refused(FOR_GENERATE, "m|--layers-per-rank|0", "wanted up to 32 integers, separated by commas");
+    Options o;
+    Error error;
+    CHECK(!parse(&o, FOR_GENERATE, "m|-j|9999", &error) && !strstr(error.message, "bench"));
+}
+
 Test(options, values_of_other_programs_are_answered) {
     refused(FOR_GENERATE, "m|-p|Once upon", "-p is top-p, as in llama2.c; the prompt is -i");
     refused(FOR_GENERATE, "m|-m|model.gguf", "the model is `run MODEL` or --model MODEL");
