@@ -281,6 +281,8 @@ bool convert_command(const Options *options, Error *error) {
                          "convert wants a model and an output: `run convert MODEL OUT`");
     if (options->json && !options->check)
         return error_set(error, ERROR_USAGE, "--json is the form of what --check prints");
+    if (option_given(options, OPTION_WINDOWS) && !options->check && !options->importance)
+        return error_set(error, ERROR_USAGE, "--windows goes with --check or --importance");
     Conversion *c = calloc(1, sizeof *c); // its paths are too long for the stack
     if (!c) return error_set(error, ERROR_MEMORY, "out of memory for a conversion");
     c->session = &session;

@@ -380,6 +380,26 @@ static bool take_words(Options *options, Walk *w, Error *error) {
                      w->command & (FOR_GENERATE | FOR_CHAT) ? "; the prompt is -i TEXT" : "");
 }
 
+// --force without a file that it could replace. The other commands always write one, or may: chat
+// has /save.
+static bool check_force(const Options *o, CommandBit command, Error *error) {
+    static const OptionId FILES[] = {OPTION_HTML, OPTION_SVG,    OPTION_PNG,  OPTION_SAVE_LOGITS,
+                                     OPTION_OUT,  OPTION_RECORD, OPTION_CACHE};
+    static const unsigned MAY_WRITE = FOR_INSPECT | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK |
+                                      FOR_PERPLEXITY | FOR_GENERATE;
+    char names[120] = "";
+    size_t used = 0;
+    if (!o->force || !(command & MAY_WRITE) || o->mode == MODE_CHAT) return true;
+    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
+        const OptionRow *row = &option_rows()[first_row(FILES[i])];
+        if (option_given(o, row->id)) return true;
+        if ((row->commands & command) && used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s--%s", used ? ", " : "",
+                                     row->name);
+    }
+    return error_set(error, ERROR_USAGE, "--force goes with %s", names);
+}
+
 bool options_parse(Options *options, CommandBit command, int argc, char **argv, Error *error) {
     Walk w = {.command = command, .argc = argc, .argv = argv};
     set_defaults(options);
@@ -389,6 +409,7 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
     if (command != FOR_BENCH && options->threads.count > 1)
         return error_set(error, ERROR_USAGE,
                          "-j takes one number of threads; only bench takes several");
+    if (!check_force(options, command, error)) return false;
     if (!option_given(options, OPTION_KV) && options->precision == PRECISION_F32)
         options->kv = KV_F32;
     for (int i = 0; i < w.n_skipped && !options->quiet; i++)

@@ -114,8 +114,24 @@ Test(refusals, of_perplexity) {
         {"$RUN perplexity $MODEL -f LICENSE --patterns $(printf causal,%.0s $(seq 50))causal",
          "more than ", 0},
         {"$RUN convert $MODEL $D/o --json", "--json is the form of what --check prints", 0},
+        {"$RUN convert $MODEL $D/o --windows 2", "--windows goes with --check or --importance", 0},
         {"printf '' >$D/f; $RUN convert $MODEL $D/o.gguf --type q8_0 -q --check $D/f",
          "tokens, at least 2 are needed", 0},
+    };
+    CHECK_ALL(ROWS);
+}
+
+Test(refusals, of_replacing_no_file) {
+    need_builtin();
+    static const Refusal ROWS[] = {
+        {"$RUN inspect $MODEL --force", "run: --force goes with --html\n", 0},
+        {"$RUN inspect $MODEL --json --force", "run: --force goes with --html\n", 0},
+        {"$RUN attention $MODEL $IN --force", "run: --force goes with --svg, --png\n", 0},
+        {"$RUN lens $MODEL $IN --force", "run: --force goes with --svg, --png\n", 0},
+        {"$RUN cost $MODEL --force", "run: --force goes with --svg, --png\n", 0},
+        {"$RUN mask causal --force", "run: --force goes with --svg, --png\n", 0},
+        {"$RUN perplexity $MODEL -f LICENSE --force", "run: --force goes with --save-logits\n", 0},
+        {"$RUN $MODEL $IN --force", "run: --force goes with --out, --record, --cache\n", 0},
     };
     CHECK_ALL(ROWS);
 }
