@@ -17,7 +17,7 @@ The guard: while a command runs, CPU time that others use (busy and stolen time 
 /proc/stat, less what the command used) may be at most --noise of one CPU, plus one tick of the
 kernel's clock for each CPU. A command that was disturbed is run again, up to three times; then the
 round is thrown away. The guard never looks at the figures. With fewer than 5 clean rounds there is
-no interval and the result is inconclusive (exit status 3). --busy keeps every round and says so:
+no interval and the result is inconclusive (exit code 3). --busy keeps every round and says so:
 for trying whether all runs, not for figures.
 """
 import argparse
@@ -75,7 +75,7 @@ def run_once(name, key, command, noise):
     others = busy_seconds() - busy - (own_seconds() - own)
     value = figure(done.stdout, key)
     if done.returncode or value is None:
-        sys.exit(f"interleave: {name}: exit status {done.returncode}, no figure {key}\n{done.stdout[-500:]}{done.stderr[-1000:]}")
+        sys.exit(f"interleave: {name}: exit code {done.returncode}, no figure {key}\n{done.stdout[-500:]}{done.stderr[-1000:]}")
     return value, others <= noise * wall + os.cpu_count() / TICK
 
 

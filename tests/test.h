@@ -148,7 +148,7 @@ const char *test_temporary_new(const char *name);
 int test_entries(const char *directory);
 
 // Runs a program with arguments (NULL-terminated, argv[0] first), `input` on stdin (or NULL: empty)
-// and returns its exit status (128 + signal where one killed it), stdout and stderr (malloced,
+// and returns its exit code (128 + signal where one killed it), stdout and stderr (malloced,
 // NUL-terminated).
 typedef struct TestRun {
     int status;

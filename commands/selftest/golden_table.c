@@ -94,7 +94,7 @@ static const char PAGE_BEGIN[] =
     "./run selftest --golden MODEL        # without MODEL the built-in one; --json for scripts\n"
     "```\n"
     "\n"
-    "computes them on your machine and compares: exit status 0 where all are equal, 1 where one is "
+    "computes them on your machine and compares: exit code 0 where all are equal, 1 where one is "
     "not, or where\n"
     "the file (by its sha256, which is then printed) has no row here. `make BACKEND=cpu`, the "
     "default, promises\n"

@@ -14,7 +14,7 @@ const int *interrupt_flag(void); // not 0 where it was asked: ModelOptions.stop
 bool interrupt_note(int number); // as if it had come now. False: none that ends a conversation
 bool interrupt_wait(int input);  // until the descriptor can be read or has ended. False: asked
 void interrupt_end(void);        // restores the dispositions
-void interrupt_raise(void);      // ends the program by that signal: exit status 130 for SIGINT
+void interrupt_raise(void);      // ends the program by that signal: exit code 130 for SIGINT
 // The first Ctrl-C sets the terminal of standard input to these modes and writes the text to
 // standard output, since the second ends the program at once; both are borrowed until the next
 // call. NULL: it does not.

@@ -190,7 +190,7 @@ static void end(void) {
     waitpid(other, NULL, 0);
 }
 
-// The exit status of a child process that calls `act`: 0 allowed, 1 EPERM or EACCES, 2 ENOSYS, else
+// The exit code of a child process that calls `act`: 0 allowed, 1 EPERM or EACCES, 2 ENOSYS, else
 // 3. SIGSYS or another signal: above 128.
 static int in_child(const SandboxOutputs *outputs, long (*act)(void)) {
     test_write_file(there, "content", 7);

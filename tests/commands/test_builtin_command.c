@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "tests/support/program.h"
 
-// Runs a command line; wants exit status 0 and a text on standard output.
+// Runs a command line; wants exit code 0 and a text on standard output.
 static void check_prints(const char *line, const char *wanted) {
     TestRun r = program("%s", line);
     check_status(&r, 0);

@@ -13,6 +13,10 @@ Test(documentation, names_files_and_headings_that_exist) {
     check_shell("/usr/bin/python3 tests/programs/check_docs.py");
 }
 
+Test(documentation, and_comments_have_one_name_for_one_thing) {
+    check_shell("/usr/bin/python3 tests/programs/check_words.py");
+}
+
 Test(documentation, evidence_names_tests_that_exist) {
     check_shell("/usr/bin/python3 tests/programs/check_evidence.py");
 }

@@ -1,5 +1,5 @@
 // scripts/fidelity: green on a model that matches its reference; red, with the cause and exit
-// status 1, on one that does not.
+// code 1, on one that does not.
 #include "tests/support/program.h"
 
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 
     tests/programs/check_docs.py [PAGE.md..]      all pages that git knows, without arguments
 
-Exit status 1 where one does not. A path is a word with a slash whose first part is a folder of this
+Exit code 1 where one does not. A path is a word with a slash whose first part is a folder of this
 repository; what the build or a script makes (build/, models/) is not looked for.
 """
 import glob

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks docs/evidence.md: all 134 rows and 28 goals are there once, what they name exists, and the
-counts are right. Exit status 1 where not.
+counts are right. Exit code 1 where not.
 
     tests/programs/check_evidence.py [--fix]      --fix writes the counts
 """

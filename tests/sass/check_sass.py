@@ -5,7 +5,7 @@
     tests/sass/check_sass.py [--table] [--budgets FILE] [FOLDER | FILE.cubin ..]
 
 The folder is build/cuda-sass where none is named. --table prints what was read, as Markdown, and checks nothing.
-Exit status 1 where a check fails; 2 where there is nothing to check. For each kernel
+Exit code 1 where a check fails; 2 where there is nothing to check. For each kernel
 
 - it has a row in the table, and at most that row's registers and bytes of spills;
 - where it may start before the kernel before it has ended (LAUNCH_OVERLAPPED, or it waits), every way from its start

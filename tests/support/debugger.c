@@ -1,4 +1,4 @@
-// Runs gdb as a child process. A script ends at its first error, with exit status 1.
+// Runs gdb as a child process. A script ends at its first error, with exit code 1.
 #include "tests/support/debugger.h"
 
 TestRun debugger(const char *script, const char *line) {

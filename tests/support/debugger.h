@@ -20,7 +20,7 @@ const char *debugged_line(void);
 
 // Standard output has `wanted`, and no traceback of Python is anywhere.
 void check_prints(const TestRun *run, const char *wanted);
-void check_good(const TestRun *run); // exit status 0
+void check_good(const TestRun *run); // exit code 0
 
 // Lines of a script that run each command; where one fails, "refused: REASON" is printed instead.
 // Borrowed until the fourth call after this one.

@@ -45,5 +45,5 @@ double half_value(uint16_t h); // by its definition
 enum { MOST_SETS = 8 };
 size_t supported_sets(const CpuKernels **sets);
 
-// Runs the parts and prints a line for each; the exit status.
+// Runs the parts and prints a line for each; the exit code.
 int exhaustive(int argc, char **argv, const Part *parts, size_t n_parts);

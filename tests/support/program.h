@@ -31,7 +31,7 @@ const char *windowed_model(void);
 const char *public_model(void); // stories260K.gguf; skips the test where it is absent
 
 void check_status(const TestRun *run, int wanted);
-// Exit status, nothing on stdout, exactly one line on stderr that contains `because`; frees it.
+// Exit code, nothing on stdout, exactly one line on stderr that contains `because`; frees it.
 void check_refused(TestRun *run, int status, const char *because);
 // The same of another program, whose name the line begins with.
 void check_refused_by(const char *program, TestRun *run, int status, const char *because);

@@ -18,6 +18,6 @@ SafetensorsFile open_trace(const char *path);
 // malloced.
 float *trace_values(const SafetensorsFile *file, const char *name, size_t rows, size_t width);
 
-// Exit status, and `answer` on standard output; on standard error nothing where the status is 0.
+// Exit code, and `answer` on standard output; on standard error nothing where the code is 0.
 // Frees the run.
 void check_says(TestRun *run, int status, const char *answer);
