@@ -146,7 +146,7 @@ GGUF = [
     ("a dimension of 0", LIMPID, r"dimension \d is 0", "An empty tensor has no use in a model; the package takes it."),
     ("shape of quantised rows", LIMPID, r"its size overflows|rows of \d+ elements",
      "The package rounds the bytes of a tensor down to whole blocks, and products of dimensions wrap at 2^64."),
-    ("type of a tensor", LIMPID, r"type \d+ is not supported", "Integers, IQ, TQ and FP4 types: limpid has no unpacking for them."),
+    ("type of a tensor", LIMPID, r"type \w+ is not supported", "Integers, IQ, TQ and FP4 types: limpid has no unpacking for them."),
     ("place of a tensor", LIMPID, r"offset \d+ is not a multiple of|is not inside the file|overlap at offset",
      "The package looks at no offset but to read there: two tensors may share their bytes or lie anywhere."),
     ("bytes of no tensor", LIMPID, r"gap of \d+ bytes|bytes follow the last tensor",

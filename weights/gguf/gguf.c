@@ -193,7 +193,26 @@ static bool refuse_split(const Gguf *g, Error *error) {
 
 // ---- tensors ----
 
-// False for a type that limpid has no unpacking for: IQ* and TQ* types, MXFP4, and integers.
+// Names of the types that limpid has no unpacking for, by number (enum ggml_type in ggml.h;
+// of 31 to 38 all but TQ1_0 and TQ2_0 have been removed there, and older files have them).
+static const char *const OTHER_TYPES[] = {
+    [9] = "Q8_1",   [15] = "Q8_K",       [16] = "IQ2_XXS",    [17] = "IQ2_XS",     [18] = "IQ3_XXS",
+    [19] = "IQ1_S", [20] = "IQ4_NL",     [21] = "IQ3_S",      [22] = "IQ2_S",      [23] = "IQ4_XS",
+    [24] = "I8",    [25] = "I16",        [26] = "I32",        [27] = "I64",        [28] = "F64",
+    [29] = "IQ1_M", [31] = "Q4_0_4_4",   [32] = "Q4_0_4_8",   [33] = "Q4_0_8_8",   [34] = "TQ1_0",
+    [35] = "TQ2_0", [36] = "IQ4_NL_4_4", [37] = "IQ4_NL_4_8", [38] = "IQ4_NL_8_8", [39] = "MXFP4",
+    [40] = "NVFP4", [41] = "Q1_0",
+};
+
+static bool refuse_type(Bytes *in, size_t start, const char *tensor, uint32_t type) {
+    bool known = type < sizeof OTHER_TYPES / sizeof *OTHER_TYPES && OTHER_TYPES[type];
+    if (known)
+        return bytes_fail(in, start, "tensor \"%s\": type %s is not supported", tensor,
+                          OTHER_TYPES[type]);
+    return bytes_fail(in, start, "tensor \"%s\": type %u is not supported", tensor, type);
+}
+
+// False for a type that limpid has no unpacking for.
 static bool dtype_of(uint32_t gguf_type, DType *out) {
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         if (dtype_info((DType)dtype)->gguf_type == (int64_t)gguf_type) {
@@ -229,8 +248,7 @@ static bool read_tensor(Gguf *g, Bytes *in, TensorPlan *tensor, Error *error) {
     uint32_t type = bytes_u32(in, "tensor type");
     tensor->offset = bytes_u64(in, "tensor offset");
     if (in->failed) return false;
-    if (!dtype_of(type, &tensor->dtype))
-        return bytes_fail(in, start, "tensor \"%s\": type %u is not supported", tensor->name, type);
+    if (!dtype_of(type, &tensor->dtype)) return refuse_type(in, start, tensor->name, type);
     return plan_measure(tensor, error);
 }
 
