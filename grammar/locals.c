@@ -316,6 +316,25 @@ static bool room_for_local(Masks *k, Error *error) {
     return true;
 }
 
+// To make a local of several places takes longer than to ask each of them a few times, and most
+// sets of places do not come again. Those that do are asked together then: on a text of ever new
+// stacks they may be hundreds of places, and the same in each mask.
+enum { ASKED_EACH = 1 << 12, MOST_ASKED_EACH = 4 };
+
+bool locals_open(Masks *k, Error *error) {
+    k->asked_each = calloc(ASKED_EACH, sizeof *k->asked_each);
+    return k->asked_each || no_memory(error);
+}
+
+// Keys with the same hash are counted together.
+static bool ask_each(Masks *k, LocalKey key) {
+    if (k->joins || k->n_nested || joining_of(k, key) != add_places) return false;
+    uint32_t hash = (uint32_t)hash_local(k, key);
+    AskedEach *asked = &k->asked_each[hash % ASKED_EACH];
+    if (asked->hash != hash) *asked = (AskedEach){.hash = hash};
+    return asked->times++ < MOST_ASKED_EACH;
+}
+
 // What was too ambiguous before is so again.
 static bool check_ambiguous(const Local *l, Error *error) {
     return !l->too_ambiguous ||
@@ -347,8 +366,7 @@ bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
     }
     if (k->n_nested && masks_work(k) > k->work_end) k->is_cut = true;
     if (k->is_cut) return true;
-    // To make a local of several takes longer than to ask each once: see masks_prepare.
-    if (!k->joins && !k->n_nested && joining_of(k, key) == add_places) return true;
+    if (ask_each(k, key)) return true;
     Local *new = malloc(sizeof *new);
     if (!new) return no_memory(error);
     *new = (Local){.key = key, .was_asked = true};
@@ -377,5 +395,6 @@ void locals_free(Masks *k) {
         free(k->locals.at[i]);
     }
     free(k->locals.at);
+    free(k->asked_each);
     free(k->local_table);
 }

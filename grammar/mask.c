@@ -13,6 +13,8 @@
 // tokens stay in it or end with it (Local.stays), and at which nodes of the trie it ends with bytes
 // still to come (Local.exits). For a stack, only what is below those nodes is read.
 //
+// A set of several is first asked place by place: most sets do not come again.
+//
 // Where the frame is that of a COUNT node, which differs with every character of [a-z]{1,100}, it
 // is asked once without bounds, and each token keeps how often it begins the body again: its turns.
 // What is left of the bounds chooses among the tokens, and nearly always takes all that stay: the
@@ -193,7 +195,7 @@ bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) 
     k->node_bits = calloc(trie->n_nodes / 64 + 1, sizeof *k->node_bits);
     k->walked = calloc(trie->n_nodes, sizeof *k->walked);
     if (!k->node_bits || !k->walked) return no_memory(error);
-    if (!descended_open(k, error)) return false;
+    if (!locals_open(k, error) || !descended_open(k, error)) return false;
     if (!k->path || !k->scratch || !k->all || !k->kept_states) return no_memory(error);
     memset(k->kept_states, 0xff, k->n_kept * sizeof *k->kept_states);
     for (size_t i = 0; i < trie->n_ids; i++)

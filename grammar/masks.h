@@ -116,12 +116,18 @@ typedef struct Descended {
     size_t count;
 } Descended;
 
+// How often the places of a key were asked one by one: see locals_find.
+typedef struct AskedEach {
+    uint32_t hash, times; // of the key
+} AskedEach;
+
 typedef struct Masks {
     Automaton *automaton; // borrowed, like the trie
     const Trie *trie;
     ARRAY(Local *) locals; // each owned
     uint32_t *local_table; // (local_buckets) open addressing: index + 1
     size_t local_buckets;
+    AskedEach *asked_each;  // (ASKED_EACH) by hash, a cache
     ARRAY(uint64_t *) kept; // state -> mask; NULL
     uint32_t *kept_states;  // (n_kept) of the masks that are kept, in a ring
     size_t n_kept, next_kept;
@@ -146,7 +152,7 @@ typedef struct Masks {
     uint32_t walk;        // the newest of them
     size_t n_behind;      // locals behind exits that the mask being found took
     int n_nested;         // locals being made of others
-    bool joins;           // the places of a frame are asked together, where they are not known
+    bool joins;           // the places of a frame are asked together from the first time on
     size_t n_asked;       // locals that were asked for the first time
     size_t most_read;     // nodes behind exits that are read rather than kept as a local
     size_t most_work;     // of the first attempt to find a mask by its parts
@@ -211,7 +217,8 @@ void descended_free(Masks *masks);               // zeroed is fine
 // False: exit code 3 (it is too ambiguous), 5 or 130. *local is borrowed until masks_free; NULL:
 // the work is over, and masks->is_cut; or its places are to be asked one by one.
 bool locals_find(Masks *masks, LocalKey key, const Local **local, Error *error);
-void locals_free(Masks *masks);
+bool locals_open(Masks *masks, Error *error); // false: exit code 5
+void locals_free(Masks *masks);               // zeroed is fine
 
 // ---- parts.c ----
 

@@ -317,6 +317,45 @@ Test(token_mask, passes_over_what_leads_back_and_what_was_prepared) {
     free_words(&w);
 }
 
+// Each name goes on with the same 100 places, every time on a new stack. The first masks ask each
+// place, later ones all together.
+Test(token_mask, asks_places_together_that_come_again_on_new_stacks) {
+    enum { NAMES = 100, WARM = 8, ALL = 40 };
+    Error error = {0};
+    Words w = make_words(700, 4, 3);
+    Buffer text = {0};
+    buffer_print(&text, "root ::= name (\"[\" root \"]\")?\nname ::= \"x\"");
+    for (int i = 0; i < NAMES; i++)
+        buffer_print(&text, " | [a-z]+ \"%d\"?", i);
+    Grammar *grammar = grammar_parse((const char *)text.bytes, text.size, &error);
+    CHECK(grammar, "%s", error.message);
+    Automaton m;
+    Masks k;
+    uint32_t state;
+    CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w.trie, &error) &&
+          automaton_start(&m, &state, &error));
+    uint64_t *read = calloc(mask_words(w.count), sizeof *read);
+    for (int i = 0; i < ALL; i++) {
+        CHECK(automaton_move(&m, state, 'a', &state, &error));
+        size_t before = masks_work(&k), work = SIZE_MAX;
+        const uint64_t *mask = masks_of(&k, state, &error);
+        size_t took = masks_work(&k) - before;
+        CHECK(mask, "%s", error.message);
+        CHECK(i < WARM || took < 200, "mask %d: work of %zu nodes", i, took);
+        memset(read, 0, mask_words(w.count) * sizeof *read);
+        CHECK(masks_walk(&m, &w.trie, state, &work, read, &error) &&
+                  !memcmp(mask, read, mask_words(w.count) * sizeof *read),
+              "mask %d", i);
+        CHECK(automaton_move(&m, state, '[', &state, &error));
+    }
+    free(read);
+    masks_free(&k);
+    automaton_free(&m);
+    grammar_close(grammar);
+    buffer_free(&text);
+    free_words(&w);
+}
+
 // Tokens lead to more stacks than are allowed, so that they are read from half of them, and again.
 // The frames of the alternatives around the many stacks are older or newer than most.
 Test(token_mask, read_from_half_the_stacks_is_that_of_all) {
