@@ -81,7 +81,7 @@ typedef struct Local {
     uint32_t index;
     bool too_ambiguous; // to be asked; the rest is empty
     bool was_asked;     // since masks_prepare began its second part
-    uint64_t added;     // Masks.n_found when the mask being found got all of `stays`
+    uint64_t added;     // Masks.n_found of the last mask that got all of `stays`
     TurnSets stays;     // tokens that stay in the upper part, or end with it
     TurnSets leaves;    // on a FRAME_OPEN: tokens that leave its repetition, in place of `stays`
     Exits exits;
@@ -108,9 +108,9 @@ typedef struct Look {
     uint32_t first, n; // of Masks.grounds; n 0: not known
 } Look;
 
-// Tokens that were read down a stack, and from where: see exits_below.
+// Tokens that were read below the exits of low .. high turns, from a state: see exits_below.
 typedef struct Descended {
-    uint32_t local, low, high, state; // local NOT_KNOWN: none
+    uint32_t local, low, high, state; // local: Local.index; NOT_KNOWN: nothing is kept here
     bool done;                        // false: there are too many to read
     uint32_t *ids;                    // (count) owned
     size_t count;
@@ -204,9 +204,9 @@ uint64_t *exits_places(Masks *masks, const Exits *exits, uint32_t state, size_t 
 bool exits_work(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
                 size_t *work, Error *error);
 
-// exits_walk by steps down the stack, where it is little. *done false: it is not, and the mask may
-// have some of the tokens.
-enum { DESCENDED = 1 << 12 };
+// exits_walk by steps down the stack, where it is little; the results are kept, the newest for each
+// value of a hash. *done false: it is not little, and the mask may have some of the tokens.
+enum { DESCENDED = 1 << 12 }; // values
 bool exits_below(Masks *masks, const Local *local, uint32_t low, uint32_t high, uint32_t state,
                  uint64_t *mask, bool *done, Error *error);
 bool descended_open(Masks *masks, Error *error); // false: exit code 5

@@ -200,8 +200,8 @@ static bool add_each(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     return good;
 }
 
-// The tokens that stay, at most so many turns. Of several stacks the upper parts are often the
-// same: once they are all in the mask.
+// Adds the tokens that stay, of at most so many turns. Several stacks may have the same upper part:
+// what a mask has whole already is passed over.
 static void add_stays(Masks *k, const Local *l, uint32_t most, uint64_t *mask) {
     if (l->stays.n_levels && most >= l->stays.n_levels - 1) {
         Local *known = k->locals.at[l->index];
