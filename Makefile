@@ -203,11 +203,11 @@ HARDENED := -fstack-protector-strong
 HARDENED_SHARED := -Wl,-z,relro,-z,now,-z,noexecstack
 HARDENED_LINK := $(HARDENED_SHARED) -pie
 SANITIZED := $(findstring -fsanitize,$(CFLAGS) $(LDFLAGS))
-fortifies = $(shell $(CC) $(CFLAGS) -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(1) -Werror -fsyntax-only \
+fortifies = $(shell $(CC) $(CPPFLAGS) $(CFLAGS) -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(1) -Werror -fsyntax-only \
               -include features.h -x c /dev/null 2>/dev/null && echo $(1))
 ifeq ($(SANITIZED),)
 FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
-ifeq ($(findstring _FORTIFY_SOURCE,$(CFLAGS)),)
+ifeq ($(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),)
 HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
 endif
 endif
@@ -274,7 +274,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What the objects and archives were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC) $(NVCC_FLAGS) $(GPU_CODE) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CPPFLAGS) $(CFLAGS) $(NVCC) $(NVCC_FLAGS) $(GPU_CODE) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: export TEXT := $(SWITCHES)
 $(BUILD)/objects.list: export TEXT := $(OBJECTS)
 $(BUILD)/libsupport.list: export TEXT := $(TEST_SUPPORT)
@@ -286,7 +286,7 @@ define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(if $(filter portable,$(1)),$$(FRAMES_portable),$$(LOOP_FRAMES)) $$(CFLAGS) $$(LEAN) $$(if $(filter portable,$(1)),,$$(LEAN_REGISTERS)) $$(LANE_DEBUG) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(if $(filter portable,$(1)),$$(FRAMES_portable),$$(LOOP_FRAMES)) $$(CPPFLAGS) $$(CFLAGS) $$(LEAN) $$(if $(filter portable,$(1)),,$$(LEAN_REGISTERS)) $$(LANE_DEBUG) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
@@ -294,14 +294,14 @@ define compile_tests
 $(BUILD)/$(1)/%.o: $(1)/%.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(HARDENED) $$(TEST_FLAGS) $$(CFLAGS) $$(if $$(filter test_%,$$(notdir $$*)),$$(TEST_CFLAGS)) -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(HARDENED) $$(TEST_FLAGS) $$(CPPFLAGS) $$(CFLAGS) $$(if $$(filter test_%,$$(notdir $$*)),$$(TEST_CFLAGS)) -c -o $$@ $$<
 endef
 $(foreach r,tests training,$(eval $(call compile_tests,$(r))))
 
 $(BUILD)/%.o: %.c $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(REQUIRED) $(HARDENED) $(FRAMES) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(REQUIRED) $(HARDENED) $(FRAMES) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # Contraction and order are decided in the code, on a GPU too.
 ifeq ($(EMULATED),1)
@@ -310,7 +310,7 @@ NATIVE := $(if $(filter x86_64,$(MACHINE)),-march=native)
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,EMU)
-	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(NATIVE) $(CFLAGS) $(filter-out $(REQUIRED_CXX),$(KERNEL_FLAGS)) -x c++ -c -o $@ $<
+	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(NATIVE) $(CPPFLAGS) $(CFLAGS) $(filter-out $(REQUIRED_CXX),$(KERNEL_FLAGS)) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda $(KERNEL_FLAGS)
 # Fibers switch at every shuffle and barrier, and touch no memory of a kernel: what is checked is the kernels.
 $(BUILD)/tests/cuda/fibers.o: REQUIRED_CXX += $(if $(findstring address,$(CFLAGS) $(KERNEL_FLAGS)),-DEMULATOR_ASAN)
@@ -363,7 +363,7 @@ $(EMBEDDED): $(BUILD)/switches
 $(BUILD)/%.o: %.cpp $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,CXX)
-	$(Q)$(CXX) $(REQUIRED_CXX) $(HARDENED) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
+	$(Q)$(CXX) $(REQUIRED_CXX) $(HARDENED) $(CPPFLAGS) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
 
 # ---- the library: what limpid.h declares, with all that it needs inside ----
 # One object out of many: the archive gives what library/ calls for. Its other names become local, so that a
@@ -502,7 +502,7 @@ $(BUILD)/tests/fuzz/fuzz_program $(BUILD)/tests/fuzz/fuzz_program.so: $(BUILD)/t
 $(BUILD)/tests/fuzz/main.o: run.c $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(REQUIRED) $(CFLAGS) -Dmain=limpid_main -Wno-missing-prototypes -c -o $@ $<
+	$(Q)$(CC) $(REQUIRED) $(CPPFLAGS) $(CFLAGS) -Dmain=limpid_main -Wno-missing-prototypes -c -o $@ $<
 # The mutators are no part of what is tested, and the kernels see sizes that were checked: with the counters of
 # a fuzzer most of a run would be theirs. The kernels keep the sanitizers; the mutators keep MemorySanitizer alone,
 # which has to see what they write.
