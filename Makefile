@@ -81,8 +81,10 @@ endif
 # MPICC says what a program needs; nothing else of MPI is in the build.
 ifeq ($(MPI),1)
 MPICC ?= mpicc
-MPI_FLAGS := $(shell $(MPICC) --showme:compile)
-LIBS += $(shell $(MPICC) --showme:link)
+MPI_FLAGS := $(shell $(MPICC) --showme:compile 2>/dev/null)
+MPI_LIBS := $(shell $(MPICC) --showme:link 2>/dev/null)
+$(if $(MPI_LIBS),,$(error MPI=1 wants the mpicc of Open MPI, and $(MPICC) is not: apt install libopenmpi-dev))
+LIBS += $(MPI_LIBS)
 $(BUILD)/base/transport/mpi.o: REQUIRED += $(MPI_FLAGS)
 else
 SOURCES := $(filter-out base/transport/mpi.c,$(SOURCES)) base/transport/without_mpi.c
@@ -275,12 +277,21 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 
 # What the objects and archives were made with: written anew, and they with it, only where that changes.
 SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CPPFLAGS) $(CFLAGS) $(NVCC) $(NVCC_FLAGS) $(GPU_CODE) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+# HEADER:PACKAGE:SWITCH, Debian's package and the switch that builds without it.
+HEADERS := $(if $(filter 1,$(JSON)),jansson.h:libjansson-dev:JSON=0) \
+           $(if $(filter 1,$(PCRE2)),pcre2.h:libpcre2-dev:PCRE2=0 utf8proc.h:libutf8proc-dev:PCRE2=0) \
+           $(if $(filter 1,$(PNG)),png.h:libpng-dev:PNG=0 zlib.h:zlib1g-dev:PNG=0) \
+           $(if $(filter 1,$(EDIT)),histedit.h:libedit-dev:EDIT=0)
 $(BUILD)/switches: export TEXT := $(SWITCHES)
 $(BUILD)/objects.list: export TEXT := $(OBJECTS)
 $(BUILD)/libsupport.list: export TEXT := $(TEST_SUPPORT)
 $(BUILD)/switches $(BUILD)/objects.list $(BUILD)/libsupport.list: always
 	@mkdir -p $(@D)
-	@echo "$$TEXT" | cmp -s - $@ || echo "$$TEXT" >$@
+	@echo "$$TEXT" | cmp -s - $@ || { $(if $(and $(filter %/switches,$@),$(strip $(HEADERS))),$(FIND_HEADERS) &&) echo "$$TEXT" >$@; }
+# A line for each header that is missing; a compiler without __has_include finds none of them missing.
+FIND_HEADERS = ! printf '\#if !__has_include(<%s>)\nmake: no %s: apt install %s, or make %s\n\#endif\n' \
+    $(foreach h,$(HEADERS),$(firstword $(subst :, ,$(h))) $(subst :, ,$(h))) | \
+    $(CC) $(CPPFLAGS) $(CFLAGS) -E -P -x c - 2>/dev/null | grep '^make: no' >&2
 
 define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
