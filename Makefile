@@ -271,9 +271,11 @@ say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 all run: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
+# A linker that is killed leaves a part of a file, which would be newer than its objects: so by another name.
 $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(call say,LINK)
-	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@.new $^ $(LIBS)
+	$(Q)mv $@.new $@
 
 # What the objects and archives were made with: written anew, and they with it, only where that changes.
 SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CPPFLAGS) $(CFLAGS) $(NVCC) $(NVCC_FLAGS) $(GPU_CODE) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
@@ -400,7 +402,8 @@ $(BUILD)/liblimpid.a: $(BUILD)/limpid.o
 $(BUILD)/liblimpid.so.0: $(BUILD)/limpid.o library/limpid.map
 	$(call say,LINK)
 	$(Q)$(CC) -shared $(HARDENED_SHARED) -Wl,-z,nodelete $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=library/limpid.map \
-	    -o $@ $< $(LIBRARY_LIBS)
+	    -o $@.new $< $(LIBRARY_LIBS)
+	$(Q)mv $@.new $@
 
 $(BUILD)/liblimpid.so: $(BUILD)/liblimpid.so.0
 	$(Q)ln -sfn $(<F) $@
