@@ -3,14 +3,16 @@
 # make test               what every change is to pass; make check: the part that takes minutes
 # make test-all           each test in every build that this machine can make
 # make fidelity           family x container x backend: how far each is off the reference
-# make exhaustive          conversions, functions and scale rules on all of their inputs
+# make exhaustive         conversions, functions and scale rules on all of their inputs
 # make core               libc alone: no libraries, GGUF and .bin files only; make aarch64: that, cross compiled
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
 # make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make uninstall; make deb
+#                         (each with the switches that built: with others they build anew)
 # make MPI=1              layers over several processes, with Open MPI (docs/scale.md)
-# Switches: BUILTIN=0 without the built-in model, PNG=0 without libpng and zlib, EDIT=0 without
-#           libedit, CC=clang, CFLAGS=..., V=1 shows commands
+# Switches: BUILTIN=0 without the built-in model, JSON=0 without jansson, PCRE2=0 without PCRE2 and utf8proc,
+#           PNG=0 without libpng and zlib, EDIT=0 without libedit, CC=clang, CFLAGS=..., V=1 shows commands
+# make help: these lines
 BACKEND ?= cpu
 VARIANT ?= release
 JSON ?= 1
@@ -264,10 +266,10 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1 -g1)
 
 # V=1 shows the commands.
-Q := $(if $(V),,@)
-say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
+Q := $(if $(filter-out 0,$(V)),,@)
+say = $(Q)$(if $(filter-out 0,$(V)),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test test-all check fidelity core aarch64 exhaustive debug install uninstall deb format clean programs tests list-tests fuzzers cubins always
+.PHONY: all lib examples run test test-all check fidelity core aarch64 exhaustive debug install uninstall deb format clean programs tests list-tests fuzzers cubins help always
 all run: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -618,6 +620,10 @@ uninstall:
 # build/deb/*.deb: the program, the library, and what a program that uses it is built with.
 deb: all lib
 	bash scripts/make_deb build/deb $(VERSION)
+
+# The first lines of this file.
+help:
+	@sed -n '/^[^#]/q; s/^#[ ]\{0,1\}//p' Makefile
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp' '*.cu')
