@@ -265,9 +265,10 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 # Tests take half the time to compile that way, and compute little themselves.
 TEST_CFLAGS := $(if $(findstring -O3,$(CFLAGS)),-O1 -g1)
 
-# V=1 shows the commands.
+# V=1 shows the commands, make -s neither them nor the files.
 Q := $(if $(filter-out 0,$(V)),,@)
-say = $(Q)$(if $(filter-out 0,$(V)),:,printf '  %-4s %s\n' $(1) $@)
+SILENT := $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+say = $(Q)$(if $(filter-out 0,$(V))$(SILENT),:,printf '  %-4s %s\n' $(1) $@)
 
 .PHONY: all lib examples run test test-all check fidelity core aarch64 exhaustive debug install uninstall deb format clean programs tests list-tests fuzzers cubins help always
 all run: $(BUILD)/run
