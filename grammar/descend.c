@@ -190,8 +190,9 @@ static bool descend_exits(Descent *d, const Exits *e, uint32_t low, uint32_t hig
 
 // ---- what was read before ----
 
-// Of a word's tokens each leads to a new state, but what is below its stacks stays the same, and is
-// read again from the same exits: as those of the word's next token nearly always are.
+// Each token of a word leads to a new state, but its stacks are the same further down, and mostly
+// its exits too: the same nodes would be read again from the same states. So the results are kept,
+// in a cache with one place for each value of a hash.
 
 static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the masks of a grammar");
@@ -212,7 +213,7 @@ void descended_free(Masks *k) {
     free(k->read.at);
 }
 
-// The one place where it may be.
+// Where it is kept, if it is.
 static Descended *place_of(const Masks *k, const Descended *wanted) {
     const HashKey *key = &k->automaton->key;
     uint32_t turns = keyed_hash_pair(key, wanted->low, wanted->high);
@@ -220,7 +221,7 @@ static Descended *place_of(const Masks *k, const Descended *wanted) {
     return &k->descended[hash % DESCENDED];
 }
 
-// In place of what was there.
+// Overwrites what was kept there.
 static bool keep(Masks *k, Descended *place, Descended read, Error *error) {
     if (read.done && k->read.count) {
         read.count = k->read.count;

@@ -13,7 +13,7 @@
 // tokens stay in it or end with it (Local.stays), and at which nodes of the trie it ends with bytes
 // still to come (Local.exits). For a stack, only what is below those nodes is read.
 //
-// A set of several is first asked place by place: most sets do not come again.
+// Of a set of several places each is asked alone the first few times: most sets do not come again.
 //
 // Where the frame is that of a COUNT node, which differs with every character of [a-z]{1,100}, it
 // is asked once without bounds, and each token keeps how often it begins the body again: its turns.

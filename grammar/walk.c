@@ -171,9 +171,9 @@ static bool know_loops(Walk *w, uint32_t state, uint64_t *loops) {
     return true;
 }
 
-// The step behind the byte of a node with so many below it, itself counted. What is inside a
-// character of the looping state will be in that state behind it, where the characters beyond ASCII
-// loop.
+// The step behind the byte of a node; below: how many nodes it and its subtree are. What is inside
+// a character of the looping state will be in that state behind it, where the characters beyond
+// ASCII loop.
 static bool take_step(Walk *w, Step from, uint8_t byte, uint32_t below, uint32_t to, Step *step) {
     *step = (Step){to, to, STATE_DEAD};
     if (!w->masks || w->stays) return true;

@@ -317,6 +317,17 @@ Test(token_mask, passes_over_what_leads_back_and_what_was_prepared) {
     free_words(&w);
 }
 
+// The grammar is to be closed after both.
+static Grammar *open_masks(const char *text, size_t size, const Trie *trie, Automaton *m, Masks *k,
+                           uint32_t *state) {
+    Error error = {0};
+    Grammar *grammar = grammar_parse(text, size, &error);
+    CHECK(grammar && automaton_open(m, grammar, NULL, &error) && masks_open(k, m, trie, &error) &&
+              automaton_start(m, state, &error),
+          "%s", error.message);
+    return grammar;
+}
+
 // Each name goes on with the same 100 places, every time on a new stack. The first masks ask each
 // place, later ones all together.
 Test(token_mask, asks_places_together_that_come_again_on_new_stacks) {
@@ -327,13 +338,10 @@ Test(token_mask, asks_places_together_that_come_again_on_new_stacks) {
     buffer_print(&text, "root ::= name (\"[\" root \"]\")?\nname ::= \"x\"");
     for (int i = 0; i < NAMES; i++)
         buffer_print(&text, " | [a-z]+ \"%d\"?", i);
-    Grammar *grammar = grammar_parse((const char *)text.bytes, text.size, &error);
-    CHECK(grammar, "%s", error.message);
     Automaton m;
     Masks k;
     uint32_t state;
-    CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w.trie, &error) &&
-          automaton_start(&m, &state, &error));
+    Grammar *grammar = open_masks((const char *)text.bytes, text.size, &w.trie, &m, &k, &state);
     uint64_t *read = calloc(mask_words(w.count), sizeof *read);
     for (int i = 0; i < ALL; i++) {
         CHECK(automaton_move(&m, state, 'a', &state, &error));
@@ -376,13 +384,10 @@ Test(token_mask, read_from_half_the_stacks_is_that_of_all) {
     for (int i = 0; i < LEVELS; i++)
         end += snprintf(end, 20, "){2,3}");
     snprintf(end, 50, " | \"a\"{1,999} \"y\" | \"a\"* \"z\"");
-    Grammar *grammar = grammar_parse(text, strlen(text), &error);
-    CHECK(grammar, "%s", error.message);
     Automaton m;
     Masks k;
     uint32_t state;
-    CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w.trie, &error) &&
-          automaton_start(&m, &state, &error));
+    Grammar *grammar = open_masks(text, strlen(text), &w.trie, &m, &k, &state);
     k.most_work = SIZE_MAX / 2; // by parts alone
     uint64_t *read = calloc(mask_words(TOKENS), sizeof *read);
     int halved = 0;
