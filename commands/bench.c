@@ -22,6 +22,7 @@
 #include "weights/quant.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,15 +53,16 @@ int32_t bench_token(const Session *s, int position) {
     return (int32_t)((z ^ (z >> 29)) % (uint64_t)s->config->vocab_size);
 }
 
-// One pass of `count` tokens per sequence from position `start` on; the last of each wants logits.
-static bool pass(Bench *b, int batch, int start, int count, Error *error) {
+// One pass of `count` tokens per sequence from position `start` on; the last of each wants logits,
+// or all.
+static bool pass(Bench *b, int batch, int start, int count, bool all_logits, Error *error) {
     int n = 0;
     for (int q = 0; q < batch; q++)
         for (int i = 0; i < count; i++, n++) {
             b->tokens[n] = bench_token(&b->session, start + i);
             b->positions[n] = start + i;
             b->sequences[n] = q;
-            b->wants[n] = i + 1 == count;
+            b->wants[n] = all_logits || i + 1 == count;
         }
     Batch all = {n, b->tokens, b->positions, b->sequences, b->wants, false};
     return session_forward(&b->session, &all, error);
@@ -70,7 +72,7 @@ static bool pass(Bench *b, int batch, int start, int count, Error *error) {
 static bool set_depth(Bench *b, int batch, int depth, Error *error) {
     KvCache *cache = &b->session.model->cache;
     int length = kv_cache_go_back(cache, 0, depth);
-    if (length < depth && !pass(b, 1, length, depth - length, error)) return false;
+    if (length < depth && !pass(b, 1, length, depth - length, false, error)) return false;
     for (int q = 1; q < batch; q++)
         kv_cache_copy(cache, q, 0);
     return true;
@@ -104,7 +106,8 @@ static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *
     if (!set_depth(b, batch, depth, error)) return false;
     (void)device_idle_seconds(device, run->watch);
     double started = seconds_now();
-    bool good = row->prefill ? pass(b, batch, depth, length, error)
+    bool all = b->options.all_logits;
+    bool good = row->prefill ? pass(b, batch, depth, length, all, error)
                              : decode(b, batch, depth, length, error);
     run->seconds = seconds_now() - started;
     run->idle = device_idle_seconds(device, false);
@@ -245,6 +248,12 @@ static int needed_context(const Session *s, Error *error) {
     return 0;
 }
 
+static int most_logits(const Options *o) {
+    int64_t batch = largest(&o->batches);
+    int64_t most = o->all_logits ? batch * largest(&o->prompt_lengths) : batch;
+    return most < INT_MAX ? (int)most : INT_MAX;
+}
+
 // The largest batch is a prompt for all sequences, or the pass that fills the cache to a depth.
 static bool allocate(Bench *b, Error *error) {
     const Options *o = b->session.options;
@@ -269,7 +278,7 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     SessionModel wanted = {.context = context,
                            .threads = o->threads.values[index],
                            .n_sequences = largest(&o->batches),
-                           .max_logit_rows = largest(&o->batches)};
+                           .max_logit_rows = most_logits(o)};
     double started = seconds_now();
     if (!session_open_model(s, &wanted, error)) return false;
     if (!index) r->load_seconds = seconds_now() - started;
@@ -316,6 +325,8 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE, "--only decode has no rows of --pp");
     if (rows && o->only == BENCH_PREFILL && option_given(o, OPTION_GEN))
         return error_set(error, ERROR_USAGE, "--only prefill has no rows of --gen");
+    if (o->all_logits && (!rows || o->only == BENCH_DECODE))
+        return error_set(error, ERROR_USAGE, "--all-logits is of rows of --pp");
     return true;
 }
 

@@ -74,6 +74,8 @@ static const char BENCH_HELP[] =
     "  -j, --threads N,..               (default: all that the process may use)\n"
     "  -r, --repetitions N              (5)\n"
     "      --only prefill|decode   --no-limits  --layers-per-rank 9,21  -q, --quiet\n"
+    "      --all-logits                 prompts with the logits of every token, not\n"
+    "                                   of the last alone\n"
     "      --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --pattern P                  an attention pattern (run mask --help)\n"
     "      --no-cache                   what the cache saves, for --gen tokens (100)\n"

@@ -56,7 +56,7 @@ static double work_rows(const Work *w) {
 }
 
 static double logit_rows(const Work *w) {
-    return w->decode ? work_rows(w) : w->sequences;
+    return w->decode || w->all_logits ? work_rows(w) : w->sequences;
 }
 
 double work_passes(const Work *w) {
@@ -67,7 +67,7 @@ double work_passes(const Work *w) {
 // Passes in which a row wants logits. The sequences of a prompt follow one another.
 static double head_passes(const Work *w) {
     double passes = 0, last = -1;
-    if (w->decode) return work_passes(w);
+    if (w->decode || w->all_logits) return work_passes(w);
     for (double q = 1; q <= w->sequences; q++) {
         double pass = floor((q * w->tokens - 1) / w->max_rows);
         passes += pass > last;
@@ -195,7 +195,7 @@ static void add_ends(WorkCost *cost, const Model *m, const Weights *weights, con
                                       row_bytes(&weights->position_embedding));
     o->activation_bytes = work_rows(w) * c->dim * sizeof(float);
     double last = (double)c->dim * (weights->final_norm_bias ? 2 : 1) * sizeof(float);
-    double runs = w->decode || w->tokens == 1 ? head_passes(w) : w->sequences;
+    double runs = w->decode || w->all_logits || w->tokens == 1 ? head_passes(w) : w->sequences;
     o = add_operation(cost, OPERATION_VECTORS, c->n_layers);
     o->weight_bytes = ((double)m->weight_bytes.vectors - last) * work_passes(w) + last * runs;
 }

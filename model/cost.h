@@ -36,6 +36,7 @@ typedef struct Work {
     double sequences, start, tokens; // tokens: of each sequence
     bool decode;     // a token of every sequence in a pass, each with logits; else a prompt in as
                      // few passes as max_rows allows, with logits of the last token
+    bool all_logits; // a prompt, but with logits of every token
     double max_rows; // of a pass
     KeyPattern pattern; // of all layers, within their own windows; zeroed hides nothing
 } Work;

@@ -11,6 +11,7 @@ static Work work_of(const Session *s, const BenchRow *row) {
                   .start = row->depth,
                   .tokens = row->length,
                   .decode = !row->prefill,
+                  .all_logits = row->prefill && s->options->all_logits,
                   .max_rows = s->model->options.max_rows,
                   .pattern = s->model->pattern};
 }
@@ -73,7 +74,7 @@ BenchOperations bench_operations(const Session *s, const BenchRow *row) {
     for (OperationId id = 0; id < OPERATION_HEAD; id++)
         for (int l = 0; l < s->config->n_layers; l++)
             add_matrix(sums, m, id, l, &work, n);
-    add_matrix(sums, m, OPERATION_HEAD, 0, &work, (int)row->batch);
+    add_matrix(sums, m, OPERATION_HEAD, 0, &work, work.all_logits ? n : (int)row->batch);
     BenchOperations operations = summed(sums);
     double of_attention = operation_flops(s->config, OPERATION_SCORES, &work) +
                           operation_flops(s->config, OPERATION_VALUES, &work);
@@ -98,6 +99,11 @@ double bench_decode_bytes(const Session *s, const BenchRow *row) {
     return (cost.total.weight_bytes + cost.total.kv_query_bytes) / (row->length * row->batch);
 }
 
+static double head_product_seconds(const Session *s, int n) {
+    return n ? device_product_seconds(s->model->device, n, s->config->vocab_size, s->config->dim)
+             : 0;
+}
+
 // As model/forward.c asks for them: each matrix by itself, in passes of so many rows.
 static double layer_product_seconds(const Session *s, int n) {
     double seconds = 0, rows, cols;
@@ -111,6 +117,8 @@ double bench_product_seconds(const Session *s, const BenchRow *row) {
     const Config *c = s->config;
     int n = (int)(row->length * row->batch), most = s->model->options.max_rows;
     double whole = n < most ? 0 : (n / most) * layer_product_seconds(s, most);
-    return c->n_layers * (whole + layer_product_seconds(s, n % most)) +
-           device_product_seconds(s->model->device, (int)row->batch, c->vocab_size, c->dim);
+    double layers = c->n_layers * (whole + layer_product_seconds(s, n % most));
+    if (!s->options->all_logits) return layers + head_product_seconds(s, (int)row->batch);
+    whole = n < most ? 0 : (n / most) * head_product_seconds(s, most);
+    return layers + whole + head_product_seconds(s, n % most);
 }

@@ -196,6 +196,8 @@ static const OptionRow ROWS[] = {
      .commands = FOR_BENCH, .choices = "prefill|decode"},
     {.id = OPTION_NO_LIMITS, .name = "no-limits", .kind = KIND_FLAG, .offset = FIELD(no_limits),
      .commands = FOR_BENCH},
+    {.id = OPTION_ALL_LOGITS, .name = "all-logits", .kind = KIND_FLAG, .offset = FIELD(all_logits),
+     .commands = FOR_BENCH, .meaning = "prompts with the logits of every token"},
     {.id = OPTION_OUT, .name = "out", .short_name = 'o', .kind = KIND_TEXT, .offset = FIELD(out),
      .commands = FOR_TRACE | FOR_VIEW | FOR_GENERATE | FOR_MERGE},
     {.id = OPTION_ONLY_NAMES, .name = "only", .kind = KIND_TEXTS, .offset = FIELD(only_names),

@@ -97,6 +97,7 @@ typedef enum OptionId {
     OPTION_REPETITIONS,
     OPTION_ONLY,
     OPTION_NO_LIMITS,
+    OPTION_ALL_LOGITS,
     OPTION_OUT,
     OPTION_ONLY_NAMES,
     OPTION_NEW_TOKENS,
@@ -229,7 +230,7 @@ typedef struct Options {
     IntegerList prompt_lengths, depths, batches;
     int64_t gen, repetitions;
     int only; // BenchOnly
-    bool no_limits, projections;
+    bool no_limits, projections, all_logits;
 
     const char *out, *budget;
     TextList only_names;

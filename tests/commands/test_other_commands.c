@@ -415,6 +415,10 @@ Test(other_commands, bench_json_has_the_figures_that_scripts_read) {
     check_refused(&r, 2, "--only decode has no rows of --pp");
     r = program("bench|%s|--only|prefill|--gen|8", small_model());
     check_refused(&r, 2, "--only prefill has no rows of --gen");
+    r = program("bench|%s|--only|decode|--all-logits", small_model());
+    check_refused(&r, 2, "--all-logits is of rows of --pp");
+    r = program("bench|--no-cache|--all-logits");
+    check_refused(&r, 2, "--all-logits is of rows of --pp");
 }
 
 Test(other_commands, help_and_version_go_to_stdout) {

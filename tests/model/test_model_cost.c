@@ -273,7 +273,7 @@ typedef struct Case {
     int batch, max_rows;
 } Case;
 
-static void run(Model *m, int batch, int count) {
+static void run(Model *m, int batch, int count, bool all_logits) {
     int32_t tokens[64], sequences[64];
     bool wants[64];
     int n = 0;
@@ -281,7 +281,7 @@ static void run(Model *m, int batch, int count) {
         for (int i = 0; i < count; i++, n++) {
             tokens[n] = (q + i) % m->config.vocab_size;
             sequences[n] = q;
-            wants[n] = i + 1 == count;
+            wants[n] = all_logits || i + 1 == count;
         }
     tiny_model_forward(m, &(Batch){n, tokens, NULL, sequences, wants, false});
 }
@@ -290,7 +290,7 @@ static void check_counts(Model *m, const TinyModel *tiny, const Work *work) {
     WorkCost cost;
     DeviceCounts before, now;
     bool counts = device_counts(m->device, &before);
-    run(m, (int)work->sequences, (int)work->tokens);
+    run(m, (int)work->sequences, (int)work->tokens, work->all_logits);
     device_counts(m->device, &now);
     if (!counts) return;
     work_cost(&cost, m, &tiny->weights, work);
@@ -311,12 +311,18 @@ static void check_case(const Case *c) {
                             .context = 30,
                             .n_sequences = c->batch,
                             .max_rows = c->max_rows,
-                            .max_logit_rows = c->batch};
+                            .max_logit_rows = 12 * c->batch};
     Model *m = tiny_model_run(tiny, options);
     Work work = {.sequences = c->batch, .tokens = 17, .max_rows = c->max_rows};
     check_counts(m, tiny, &work);
     work = (Work){
         .sequences = c->batch, .start = 17, .tokens = 1, .decode = true, .max_rows = c->max_rows};
+    check_counts(m, tiny, &work);
+    work = (Work){.sequences = c->batch,
+                  .start = 18,
+                  .tokens = 12,
+                  .all_logits = true,
+                  .max_rows = c->max_rows};
     check_counts(m, tiny, &work);
     ModelMemory memory = model_memory(m, &options);
     CHECK_INT(device_taken(m->device), model_memory_device(&memory));

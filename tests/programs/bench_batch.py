@@ -5,7 +5,8 @@
 
 A round is one run of `bench` for each set of instructions and precision, one after the other: prompts of 512 tokens,
 sequences, and the machine's limits. Figures are medians over the rounds, shares are taken within a run:
-of the read rate (the weights once a pass), and of the arithmetic that a prompt of 512 tokens reaches with these weights.
+of the read rate (the weights once a pass), and of the arithmetic that a prompt of 512 tokens reaches with the same
+weights: with the logits of every token, since a batch multiplies the head for every sequence.
 """
 import argparse
 import json
@@ -28,7 +29,7 @@ def bench(arguments, instructions, precision, more):
 
 def measure(arguments, instructions, precision):
     """What one round gives: {batch: (tokens/s, share of the read rate, share of the prompt's arithmetic)}."""
-    prompt = bench(arguments, instructions, precision, ["--only", "prefill", "--pp", "512"])["prefill"]
+    prompt = bench(arguments, instructions, precision, ["--only", "prefill", "--pp", "512", "--all-logits"])["prefill"]
     decode = bench(arguments, instructions, precision, ["--only", "decode", "--gen", str(arguments.tokens),
                                                         "--batch", ",".join(map(str, BATCHES))])
     found = {row["batch"]: (row["tokens_per_second"], row["share_of_read"],
