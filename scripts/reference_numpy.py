@@ -21,6 +21,7 @@ try:
 except ImportError:
     sys.exit(f"{os.path.basename(sys.argv[0])}: needs numpy; install it with `apt-get install python3-numpy` or `pip install numpy`")
 
+import common
 import tensor_files
 
 # ---- families ----
@@ -533,7 +534,7 @@ def main():
     try:
         run(args)
     except OSError as error:
-        tensor_files.stop(4, f"{error.filename}: {error.strerror}")
+        common.stop(4, f"{error.filename}: {error.strerror}")
 
 
 def run(args):

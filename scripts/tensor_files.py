@@ -7,9 +7,10 @@ Used by the other scripts here; works with Debian's /usr/bin/python3 and python3
 import json
 import os
 import struct
-import sys
 
 import numpy as np
+
+from common import stop
 
 TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4",
          "U8": "u1", "BOOL": "?"}
@@ -73,12 +74,6 @@ def write_trace(path, tensors, producer, model, shape):
 
 
 # ---- the command lines of the scripts that write such files ----
-
-def stop(code, message):
-    """Ends the script with one line and an exit code of docs/scripting.md."""
-    print(f"{os.path.splitext(os.path.basename(sys.argv[0]))[0]}: {message}", file=sys.stderr)
-    sys.exit(code)
-
 
 def add_trace_options(parser):
     parser.add_argument("--prompt-ids", required=True, help="1,2,3")

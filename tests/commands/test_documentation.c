@@ -37,6 +37,19 @@ Test(documentation, scripts_that_measure_refuse_wrong_arguments) {
                 "refused scripts/bench_peers --publish --models stories260K --python false");
 }
 
+// As where the disk is full: 512 bytes are the most that a file may have.
+Test(documentation, a_page_that_cannot_be_written_stays_as_it_was) {
+    char line[1000];
+    snprintf(line, sizeof line,
+             "o=%s; echo old >$o; (ulimit -f 1; "
+             "/usr/bin/python3 scripts/how_exact --render --out $o 2>$o.said); "
+             "[ $? = 4 ] && [ \"$(cat $o)\" = old ] && [ ! -e $o.part ] && "
+             "[ \"$(cat $o.said)\" = \"how_exact: $(realpath $o): File too large\" ] || "
+             "{ head -n 5 $o $o.said; exit 1; }",
+             test_temporary("exactness.md"));
+    check_shell(line);
+}
+
 // The same keys, with the built-in model: docs/chat.md has the steps that the script takes today,
 // and each shows what it is about.
 Test(documentation, the_recorded_conversation_is_one_of_this_program) {

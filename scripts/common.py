@@ -1,7 +1,13 @@
-"""Where a figure was measured: commit, machine and date, for the tables of docs/."""
+"""What several scripts here have in common: how they end, files that are written whole, and where a figure was
+measured: commit, machine and date, for the tables of docs/."""
+import contextlib
 import datetime
 import os
+import shlex
+import shutil
+import signal
 import subprocess
+import sys
 
 SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd")
 # What a hypervisor hides of a CPU's name: microarchitectures by vendor, family and models.
@@ -14,6 +20,59 @@ GENERATIONS = [
     ("GenuineIntel", 6, (173, 174), "Granite Rapids"),
 ]
 
+
+# ---- the end of a script ----
+
+def stop(code, message):
+    """Ends the script with one line and an exit code of docs/scripting.md."""
+    print(f"{os.path.splitext(os.path.basename(sys.argv[0]))[0]}: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def need(packages, *programs):
+    """Ends the script where a program is missing, before the work that it is needed for."""
+    missing = [program for program in programs if not shutil.which(program)]
+    if missing:
+        stop(4, f"no {', '.join(missing)}: apt install {packages}")
+
+
+def end_with(main):
+    """Runs main. What is missing and a command that fails, which has said why, end the script with one line; Ctrl-C and
+    kill end it too after what removes its temporary files."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except subprocess.CalledProcessError as error:
+        stop(error.returncode if error.returncode in (2, 3, 4) else 4, f"exit {error.returncode}: {shlex.join(error.cmd)[:200]}")
+    except OSError as error:
+        stop(4, f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+
+
+# ---- files ----
+
+def write_whole(path, text):
+    """In one move: a script that is killed, or finds the disk full, leaves the old file or the new one."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, for instance
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    path = os.path.realpath(path)
+    try:
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            file.write(text)
+        if os.path.exists(path):
+            shutil.copymode(path, path + ".part")
+        os.replace(path + ".part", path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path + ".part")
+
+
+# ---- where a figure was measured ----
 
 def cpu():
     """The first processor's fields of /proc/cpuinfo."""
