@@ -62,6 +62,21 @@ Test(fidelity, a_model_that_is_what_its_reference_says_is_green) {
     test_run_free(&run);
 }
 
+// -S: without the packages of Debian.
+Test(fidelity, without_numpy_the_rows_of_bin_are_left_out) {
+    char line[1000];
+    snprintf(line, sizeof line,
+             "/usr/bin/python3 -S scripts/fidelity --models %s --builds %s --backends %s --work %s",
+             folder_with("plain", "rms_norm_eps", "rms_norm_eps"), TEST_BUILD, TEST_BACKEND,
+             test_temporary("fidelity-plain"));
+    if (access(PYTHON, X_OK)) SKIP("no %s", PYTHON);
+    TestRun run = program_shell(line);
+    CHECK(run.status == 0, "%s %s", run.out, run.err);
+    CHECK(strstr(run.out, "3 of 3 rows green") && strstr(run.err, "no rows for .bin"), "%s %s",
+          run.out, run.err);
+    test_run_free(&run);
+}
+
 // Only config.json is changed: the GGUF is converted from it, the second config stays right.
 Test(fidelity, another_eps_is_red) {
     bool public = test_data_if_any("reference-models") != NULL;
