@@ -27,10 +27,13 @@ import statistics
 import sys
 import time
 
-import numpy as np
-import llama_cpp
-from llama_cpp import llama_cpp as lib
-from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+try:
+    import numpy as np
+    import llama_cpp
+    from llama_cpp import llama_cpp as lib
+    from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+except ImportError as missing:
+    sys.exit(f"llamacpp.py: {missing}: run it by the Python that peers/install_llamacpp prints")
 
 FLASH = {"auto": -1, "off": 0, "on": 1}
 TYPES = {"f32": 0, "f16": 1}

@@ -2,6 +2,7 @@
 measured: commit, machine and date, for the tables of docs/."""
 import contextlib
 import datetime
+import importlib.util
 import os
 import shlex
 import shutil
@@ -36,6 +37,20 @@ def need(packages, *programs):
         stop(4, f"no {', '.join(missing)}: apt install {packages}")
 
 
+def need_files(how, *paths):
+    """The same of a file, with how it is made."""
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            stop(4, f"no {path}: {how}")
+
+
+def need_modules(how, *modules):
+    """The same of Python's packages."""
+    missing = [module for module in modules if not importlib.util.find_spec(module)]
+    if missing:
+        stop(4, f"needs {', '.join(missing)}: {how}")
+
+
 def end_with(main):
     """Runs main. What is missing and a command that fails, which has said why, end the script with one line; Ctrl-C and
     kill end it too after what removes its temporary files."""
@@ -44,6 +59,9 @@ def end_with(main):
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:  # into head, for instance
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except subprocess.CalledProcessError as error:
         stop(error.returncode if error.returncode in (2, 3, 4) else 4, f"exit {error.returncode}: {shlex.join(error.cmd)[:200]}")
     except OSError as error:

@@ -12,6 +12,10 @@ finite; numbers as sums of such bytes, so that both sides have the same float32.
 """
 import sys
 
+sys.dont_write_bytecode = True
+from common import end_with, need_modules
+
+need_modules("pip install gguf numpy", "gguf", "numpy")
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType as T, GGUFReader, quants
 
@@ -45,7 +49,7 @@ def compare(quantised, plain):
     for tensor in GGUFReader(quantised).tensors:
         kind = tensor.tensor_type
         values = quants.dequantize(tensor.data, kind).astype("<f4")
-        if values.tobytes() == wanted[tensor.name].tobytes():
+        if tensor.name in wanted and values.tobytes() == wanted[tensor.name].tobytes():
             same[kind.name] = same.get(kind.name, 0) + 1
         else:
             differ.append(tensor.name)
@@ -57,6 +61,9 @@ def compare(quantised, plain):
 def main():
     if len(sys.argv) == 3:
         return compare(*sys.argv[1:])
+    if len(sys.argv) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
     for kind, halves in HALVES.items():
         _, size = GGML_QUANT_SIZES[kind]
         raw = np.array([v & 255 for v in splitmix(BLOCKS * size)], np.uint8).reshape(BLOCKS, size)
@@ -76,4 +83,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -22,6 +22,7 @@ limpid's own tokenizer, so that both are given the same ids.
 --logits writes the logits of the first --windows windows as `run perplexity --save-logits` does.
 """
 import argparse
+import io
 import json
 import os
 import struct
@@ -29,6 +30,11 @@ import subprocess
 import sys
 import time
 
+sys.dont_write_bytecode = True
+from common import end_with, need_modules, write_whole
+
+need_modules("pip install torch --index-url https://download.pytorch.org/whl/cpu && pip install transformers gguf safetensors numpy",
+             "numpy", "torch", "transformers", "gguf", "safetensors")
 import numpy as np
 import torch
 import transformers
@@ -109,7 +115,7 @@ def write_expected(model, args, out):
         print("prompt", numbers(ids, "%d"), file=out)
         print("greedy", numbers(made, "%d"), file=out)
         print("margin", numbers(margins, "%.4f"), file=out)
-        print("logits", " ".join(f"{i}:{logits[i]:.5f}" for i in [*largest, *spread]), file=out, flush=True)
+        print("logits", " ".join(f"{i}:{logits[i]:.5f}" for i in [*largest, *spread]), file=out)
     losses = []
     for logits, targets in model.windows(text_ids(model, args.text), args.windows):
         logits = logits.double()
@@ -160,12 +166,13 @@ def main():
     started = time.time()
     model = Model(args.model, args.program, args.threads)
     if args.out:
-        with open(args.out, "w") as out:
-            write_expected(model, args, out)
+        text = io.StringIO()
+        write_expected(model, args, text)
+        write_whole(args.out, text.getvalue())
     if args.logits:
         write_logits(model, args)
     print(f"real_models: {time.time() - started:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

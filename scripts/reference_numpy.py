@@ -16,12 +16,11 @@ import os
 import sys
 from types import SimpleNamespace
 
-try:
-    import numpy as np
-except ImportError:
-    sys.exit(f"{os.path.basename(sys.argv[0])}: needs numpy; install it with `apt-get install python3-numpy` or `pip install numpy`")
-
 import common
+
+common.need_modules("apt install python3-numpy, then /usr/bin/python3; or pip install numpy", "numpy")
+import numpy as np
+
 import tensor_files
 
 # ---- families ----

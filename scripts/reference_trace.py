@@ -15,14 +15,13 @@ import sys
 from types import SimpleNamespace
 
 os.environ["TQDM_DISABLE"] = "1"  # no progress bars
-try:
-    import numpy as np
-    import torch
-    import transformers
-except ImportError as missing:
-    sys.exit(f"reference_trace: {missing}; install with: "
-             "pip install torch --index-url https://download.pytorch.org/whl/cpu "
-             "&& pip install transformers gguf numpy")
+from common import need_modules
+
+need_modules("pip install torch --index-url https://download.pytorch.org/whl/cpu && pip install transformers gguf numpy",
+             "numpy", "torch", "transformers")
+import numpy as np
+import torch
+import transformers
 
 import tensor_files
 

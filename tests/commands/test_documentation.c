@@ -37,6 +37,29 @@ Test(documentation, scripts_that_measure_refuse_wrong_arguments) {
                 "refused scripts/bench_peers --publish --models stories260K --python false");
 }
 
+// Before the work that needs it. -S: without the packages of Debian.
+Test(documentation, scripts_say_in_a_line_what_is_missing) {
+    check_shell("missing() { wanted=$1; shift; said=$(\"$@\" 2>&1); code=$?; "
+                "    [ \"$code $said\" = \"4 $wanted\" ] || { echo \"$*: exit $code: $said\"; exit "
+                "1; }; }; "
+                "none() { wanted=$1; shift; PATH=/nonexistent missing \"$wanted\" /usr/bin/python3 "
+                "\"$@\"; }; "
+                "none 'coverage: no clang, llvm-profdata, llvm-cov: apt install clang llvm' "
+                "scripts/coverage json; "
+                "none 'messages: no clang, llvm-profdata, llvm-cov: apt install clang llvm' "
+                "scripts/messages; "
+                "none 'mutation: no clang: apt install clang' scripts/mutation json; "
+                "none 'same_output: no gcc, g++, clang, clang++: apt install gcc g++ clang' "
+                "scripts/same_output; "
+                "none 'torture_convert: no nosuch/run: make all build/cpu-release/tests/faults.so, "
+                "or name another "
+                "--build' scripts/torture_convert --build nosuch; "
+                "none 'quant_vectors: needs gguf, numpy: pip install gguf numpy' -S "
+                "scripts/quant_vectors.py; "
+                "none 'record_chat: needs pyte: apt install python3-pyte, or pip install pyte' -S "
+                "scripts/record_chat");
+}
+
 // As where the disk is full: 512 bytes are the most that a file may have.
 Test(documentation, a_page_that_cannot_be_written_stays_as_it_was) {
     char line[1000];
