@@ -15,6 +15,10 @@ import statistics
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../../scripts")
+from common import end_with, need_files  # noqa: E402
+
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../run")
 BATCHES = (1, 2, 4, 8, 16)
 
@@ -45,6 +49,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sets", default="avx512,avx2", type=lambda text: text.split(","))
     arguments = parser.parse_args()
+    need_files("make", RUN)
     ways = [(s, p) for s in arguments.sets for p in ("a16", "a8")]
     rounds = [{way: measure(arguments, *way) for way in ways} for _ in range(arguments.rounds)]
 
@@ -65,4 +70,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

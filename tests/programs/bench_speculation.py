@@ -16,6 +16,10 @@ import statistics
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../../scripts")
+from common import end_with, need_files  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__)) + "/../.."
 RUN = os.path.join(HERE, "run")
 
@@ -87,6 +91,7 @@ def main():
     parser.add_argument("--precision")
     parser.add_argument("--peer", metavar="PYTHON")
     arguments = parser.parse_args()
+    need_files("make", RUN)
     ways = {"without": [], "lookup": ["--speculate", "lookup"]}
     if arguments.draft:
         ways["draft"] = ["--draft", arguments.draft]
@@ -112,4 +117,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -15,6 +15,7 @@ this repository. The answers of `generate --prompts` are compared with those of 
 Prints a table; exit code 1 where anything differs. Without MODEL: the built-in model.
 """
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -24,6 +25,10 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../../scripts")
+from common import end_with, need_files  # noqa: E402
 
 HERE = os.path.abspath(os.path.dirname(os.path.abspath(__file__)) + "/../..")
 RUN = os.environ.get("LIMPID_RUN", os.path.join(HERE, "run"))
@@ -164,6 +169,14 @@ def alone(check, model, arguments, lines, rng):
         check.row(way, "each answer", same, f"{drafted} drafts, {accepted} accepted" if drafted else f"{len(answers)} answers, {errors} of them errors")
 
 
+def folder(kept):
+    """A temporary one, or one in `kept` that stays."""
+    if not kept:
+        return tempfile.TemporaryDirectory()
+    os.makedirs(kept, exist_ok=True)
+    return contextlib.nullcontext(tempfile.mkdtemp(prefix="prompts-", dir=kept))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*")
@@ -173,11 +186,12 @@ def main():
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--draft")
-    parser.add_argument("--directory", help="where the files are left (a temporary one)")
+    parser.add_argument("--directory", help="leave the files in a new folder there")
     arguments = parser.parse_args()
+    need_files("make", RUN)
     failures = 0
     for model in arguments.models or ["builtin"]:
-        with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+        with folder(arguments.directory) as directory:
             check = Check(model, arguments, directory)
             check.base += ["-c", str(arguments.context)]
             lines = make_prompts(arguments.prompts, arguments.context, arguments.seed)
@@ -197,4 +211,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

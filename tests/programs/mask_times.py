@@ -17,6 +17,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../../scripts")
+from common import end_with, need_files  # noqa: E402
+
 WORDS = ("the of and to in is was for that with language model token grammar mask string count repeat letter number "
          "sampling vocabulary internationalization representation straightforward a i we go cat dog house tree river "
          "mountain").split()
@@ -166,8 +170,6 @@ def inputs(t):
                         ("a schema of 200 properties, 150 of them with lengths", two_hundred)):
         wanted, value = make(t)
         yield title, json.dumps(wanted), json.dumps(value)
-
-
     levels = 30
     yield f"`[a-z]` in {levels} repetitions {{2,3}}, one around the other", \
         f"root ::= {'(' * levels}[a-z]{'){2,3}' * levels}\n", t.words(60).replace(" ", "")[:100]
@@ -193,6 +195,7 @@ def main():
     p.add_argument("--keep", metavar="DIRECTORY")
     p.add_argument("--program", default="build/cpu-release/tests/mask_time")
     args = p.parse_args()
+    need_files("make programs", args.program)
     print("| grammar | prepared, ms | masks | median, us | p99 | largest | over 50 us |\n| " + " | ".join(["---"] * 7) + " |")
     with tempfile.TemporaryDirectory() as temporary:
         directory = args.keep or temporary
@@ -207,4 +210,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)
