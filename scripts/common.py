@@ -1,8 +1,10 @@
 """What several scripts here have in common: how they end, files that are written whole, and where a figure was
 measured: commit, machine and date, for the tables of docs/."""
 import contextlib
+import csv
 import datetime
 import importlib.util
+import io
 import os
 import shlex
 import shutil
@@ -88,6 +90,15 @@ def write_whole(path, text):
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(path + ".part")
+
+
+def write_rows(path, columns, rows):
+    """Dictionaries as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue())
 
 
 # ---- where a figure was measured ----

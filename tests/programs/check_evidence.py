@@ -11,6 +11,10 @@ import os
 import re
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../../scripts")
+from common import write_whole  # noqa: E402
+
 os.chdir(os.path.dirname(os.path.abspath(__file__)) + "/../..")
 PAGE, LEDGER = "docs/evidence.md", "docs/fuzzing.csv"
 CORPUS = "tests/support/files/gguf_corpus.c"
@@ -101,8 +105,7 @@ def main():
     for count in counts:
         fixed = re.sub(r"[\d,]*\d" + re.sub(r"\d+", r"\\d+", re.escape(count.lstrip("0123456789,"))), count, fixed)
     if sys.argv[1:] == ["--fix"]:
-        with open(PAGE, "w") as file:
-            file.write(fixed)
+        write_whole(PAGE, fixed)
     elif fixed != text:
         said = ", ".join(f'"{count}"' for count in [line, *counts])
         bad.append(f"{PAGE}: the counts are {said}: tests/programs/check_evidence.py --fix")
