@@ -12,18 +12,6 @@ import signal
 import subprocess
 import sys
 
-SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd")
-# What a hypervisor hides of a CPU's name: microarchitectures by vendor, family and models.
-GENERATIONS = [
-    ("AuthenticAMD", 23, range(0x30, 0xa0), "Zen 2"), ("AuthenticAMD", 25, range(0x00, 0x10), "Zen 3"),
-    ("AuthenticAMD", 25, range(0x20, 0x60), "Zen 3"), ("AuthenticAMD", 25, range(0x10, 0x20), "Zen 4"),
-    ("AuthenticAMD", 25, range(0x60, 0xb0), "Zen 4"), ("AuthenticAMD", 26, range(0x00, 0x80), "Zen 5"),
-    ("GenuineIntel", 6, (85,), "Skylake or Cascade Lake"), ("GenuineIntel", 6, (106, 108), "Ice Lake"),
-    ("GenuineIntel", 6, (143,), "Sapphire Rapids"), ("GenuineIntel", 6, (207,), "Emerald Rapids"),
-    ("GenuineIntel", 6, (173, 174), "Granite Rapids"),
-]
-
-
 # ---- the end of a script ----
 
 def stop(code, message):
@@ -58,7 +46,9 @@ def end_with(main):
     kill end it too after what removes its temporary files."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        sys.exit(main())
+        code = main()
+        sys.stdout.flush()
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:  # into head, for instance
@@ -102,6 +92,18 @@ def write_rows(path, columns, rows):
 
 
 # ---- where a figure was measured ----
+
+SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd")
+# What a hypervisor hides of a CPU's name: microarchitectures by vendor, family and models.
+GENERATIONS = [
+    ("AuthenticAMD", 23, range(0x30, 0xa0), "Zen 2"), ("AuthenticAMD", 25, range(0x00, 0x10), "Zen 3"),
+    ("AuthenticAMD", 25, range(0x20, 0x60), "Zen 3"), ("AuthenticAMD", 25, range(0x10, 0x20), "Zen 4"),
+    ("AuthenticAMD", 25, range(0x60, 0xb0), "Zen 4"), ("AuthenticAMD", 26, range(0x00, 0x80), "Zen 5"),
+    ("GenuineIntel", 6, (85,), "Skylake or Cascade Lake"), ("GenuineIntel", 6, (106, 108), "Ice Lake"),
+    ("GenuineIntel", 6, (143,), "Sapphire Rapids"), ("GenuineIntel", 6, (207,), "Emerald Rapids"),
+    ("GenuineIntel", 6, (173, 174), "Granite Rapids"),
+]
+
 
 def cpu():
     """The first processor's fields of /proc/cpuinfo."""
