@@ -37,6 +37,14 @@ Test(documentation, scripts_that_measure_refuse_wrong_arguments) {
                 "refused scripts/bench_peers --publish --models stories260K --python false");
 }
 
+Test(documentation, scripts_of_the_readme_answer_help) {
+    check_shell(
+        "for s in get_model setup test run_tests; do "
+        "said=$(scripts/$s --help 2>/dev/null) && [ \"$said\" ] || "
+        "{ echo \"$s --help: $?, $said\"; exit 1; }; "
+        "scripts/$s nosuch >/dev/null 2>&1; [ $? = 2 ] || { echo \"$s nosuch\"; exit 1; }; done");
+}
+
 // Before the work that needs it. -S: without the packages of Debian.
 Test(documentation, scripts_say_in_a_line_what_is_missing) {
     check_shell("missing() { wanted=$1; shift; said=$(\"$@\" 2>&1); code=$?; "
