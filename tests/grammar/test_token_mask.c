@@ -328,6 +328,21 @@ static Grammar *open_masks(const char *text, size_t size, const Trie *trie, Auto
     return grammar;
 }
 
+// What Masks.bytes is to be: of what it has now.
+static size_t bytes_of(const Masks *k) {
+    size_t n = k->trie->n_tokens, bytes = 0;
+    for (size_t i = 0; i < k->locals.count; i++) {
+        const Local *l = k->locals.at[i];
+        bytes += sizeof *l + turn_sets_bytes(&l->stays, n) + turn_sets_bytes(&l->leaves, n) +
+                 exits_bytes(&l->exits) + l->n_parts * sizeof *l->parts;
+    }
+    for (size_t i = 0; i < k->kept.count; i++)
+        bytes += k->kept.at[i] ? mask_words(n) * sizeof(uint64_t) : 0;
+    for (size_t i = 0; i < DESCENDED; i++)
+        bytes += k->descended[i].count * sizeof *k->descended[i].ids;
+    return bytes + k->looks.count * sizeof *k->looks.at + k->grounds.count * sizeof *k->grounds.at;
+}
+
 // Each name goes on with the same 100 places, every time on a new stack. The first masks ask each
 // place, later ones all together.
 Test(token_mask, asks_places_together_that_come_again_on_new_stacks) {
@@ -356,6 +371,7 @@ Test(token_mask, asks_places_together_that_come_again_on_new_stacks) {
               "mask %d", i);
         CHECK(automaton_move(&m, state, '[', &state, &error));
     }
+    CHECK_INT(k.bytes, bytes_of(&k));
     free(read);
     masks_free(&k);
     automaton_free(&m);
