@@ -4,10 +4,13 @@ import csv
 import math
 import sys
 
-import matplotlib
+from stories import packages
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402  (the backend is chosen first)
+with packages("apt install python3-matplotlib"):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt  # the backend is chosen first
 
 
 def main():

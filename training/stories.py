@@ -5,6 +5,7 @@ Needs the standard library alone; `python3 -m doctest training/stories.py` runs 
     stories.py others TEXT SEED VARIANT    the stories of TEXT that are not held back with SEED, as they are
                                            (VARIANT 0) or retold with other people and things
 """
+import contextlib
 import glob
 import hashlib
 import os
@@ -15,6 +16,7 @@ from collections import Counter
 
 HELD_BACK = 60  # stories that are not trained on: they measure progress
 SHORTEST = 200  # bytes of a story that a model wrote
+PIP_INSTALL = "python3 -m venv v && v/bin/pip install torch transformers 'sentencepiece>=0.2.3' safetensors numpy"
 
 OTHER_THINGS = 0.5  # share of the things that are exchanged in a retold story
 
@@ -38,6 +40,21 @@ def tidy(story):
 def stop(code, message):
     print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def packages(install):
+    """Around imports: where a package is missing, one line says how to install it.
+
+    >>> with contextlib.redirect_stderr(sys.stdout), contextlib.suppress(SystemExit):
+    ...     with packages("pip install no-such-package"):
+    ...         import no_such_package
+    doctest.py: No module named 'no_such_package': pip install no-such-package
+    """
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        stop(1, f"{missing}: {install}")
 
 
 def matching(pattern):

@@ -41,14 +41,16 @@ import time
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic; read when torch begins
 
-import torch
-from safetensors.torch import save_file
-
 from own_text import OwnText
-from stories import digest
-from training_model import CAP, HEAD_DIM, THETA, Model
-from training_rows import BOS, EOS
-from training_text import CONTEXT, PLAN, SHORT, Text
+from stories import PIP_INSTALL, digest, packages
+
+with packages(PIP_INSTALL):
+    import torch
+    from safetensors.torch import save_file
+
+    from training_model import CAP, HEAD_DIM, THETA, Model
+    from training_rows import BOS, EOS
+    from training_text import CONTEXT, PLAN, SHORT, Text
 
 OWN_ROWS, UNLIKELIHOOD = 40, 3.0  # per step; the weight of unlikelihood beside the text
 

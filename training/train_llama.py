@@ -12,9 +12,12 @@ import os
 import sys
 import time
 
-import sentencepiece
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from stories import PIP_INSTALL, packages
+
+with packages(PIP_INSTALL):
+    import sentencepiece
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
 
 CONTEXT, VOCABULARY = 256, 1024
 UNK, BOS, EOS = range(3)

@@ -18,10 +18,11 @@ import math
 import os
 import time
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from stories import PIP_INSTALL, hold_back, not_held_back, packages, read_stories, stop
 
-from stories import hold_back, not_held_back, read_stories, stop
+with packages(PIP_INSTALL):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
 LENGTH = 512  # tokens of a row
 CHECKED = 16  # stories, of those held back

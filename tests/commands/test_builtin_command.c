@@ -99,6 +99,20 @@ Test(builtin_command, examples_of_the_training_scripts_hold) {
     test_run_free(&r);
 }
 
+// -S: without packages, also where they are installed.
+Test(builtin_command, training_scripts_say_in_one_line_which_package_is_missing) {
+    if (system("/usr/bin/python3 -c '' 2>/dev/null")) SKIP("no python3");
+    TestRun r = program_shell("for script in train_builtin_model tune_teller train_llama "
+                              "plot_training; do"
+                              "    /usr/bin/python3 -E -S training/$script.py --help 2>&1 | "
+                              "grep -c 'install' ;"
+                              "    /usr/bin/python3 -E -S training/$script.py --help 2>&1 | "
+                              "wc -l;"
+                              "done | uniq -c | tr -s ' '");
+    CHECK_STRING(r.out, " 8 1\n");
+    test_run_free(&r);
+}
+
 Test(builtin_command, rows_hold_the_text_and_what_a_teacher_expects) {
     if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null"))
         SKIP("no numpy: apt install python3-numpy");
