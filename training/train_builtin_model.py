@@ -19,9 +19,10 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 --taught   the real stories, as they are and retold, with a large model's distribution at each token
            (training/teach_stories, arXiv 1503.02531): targets beside the text. In the last third of
            the run the text is the only target, which restores the style of the stories
---out      checkpoint.pt (an interrupted run continues from it, with the same text, seed, --rows and shape),
-           tokenizer.sha256 (of what the tokenizer was made of), log.csv, and at the end model/:
-           config.json, model.safetensors (transformers: NanoChatForCausalLM) and tokenizer.model
+--out      a folder, new or of a run to go on with: checkpoint.pt (an interrupted run continues from it,
+           with the same text, seed, --rows and shape), tokenizer.sha256 (of what the tokenizer was made
+           of), log.csv, and at the end model/: config.json, model.safetensors (transformers:
+           NanoChatForCausalLM) and tokenizer.model
 
 In the last twelfth the model is also trained not to repeat itself, on stories of its own: a model that
 has seen this little text falls into loops (training/own_text.py, arXiv 1908.04319).
@@ -30,19 +31,20 @@ The length is --steps, or --minutes of wall-clock time, for which the learning r
 is left. With --steps, --type and --threads the numbers are reproducible on CPUs of the same kind, also
 for a run that was interrupted and continued.
 """
-import argparse
 import csv
 import json
 import math
 import os
 import random
-import sys
+import shutil
+import sysconfig
 import time
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic; read when torch begins
 
 from own_text import OwnText
-from stories import PIP_INSTALL, digest, packages
+from stories import PIP_INSTALL, digest, packages, stop
+from training_arguments import check_inputs, make_out, parse_arguments
 
 with packages(PIP_INSTALL):
     import torch
@@ -167,12 +169,12 @@ class Run:
     def load(self):
         saved = torch.load(self.path, map_location="cpu", weights_only=False)
         if "made_of" not in saved:
-            sys.exit(f"{self.path}: of an older train_builtin_model.py, which did not keep its text and seed; begin anew")
+            stop(3, f"{self.path}: of an older train_builtin_model.py, which did not keep its text and seed; begin anew")
         other = [f"--{name.replace('_', '-')}" for name, value in self.made_of().items() if saved["made_of"][name] != value]
         if other:
-            sys.exit(f"{self.path}: a run with another {', '.join(other)}; give what it had, or another --out")
+            stop(2, f"{self.path}: a run with another {', '.join(other)}; give what it had, or another --out")
         if saved["texts"] != self.texts():
-            sys.exit(f"{self.path}: a run with other texts; go on with {' '.join(saved['texts'])}")
+            stop(2, f"{self.path}: a run with other texts; go on with {' '.join(saved['texts'])}")
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
@@ -244,6 +246,7 @@ class Run:
         spent, done = self.elapsed(), self.done()
         left = spent * (1 - done) / done if done > 0 else math.nan
         row = [self.step, self.tokens, round(spent), round(self.mean_loss, 4), round(dev, 4)]
+        self.save()  # first: killed between the two, a run that goes on would write the row twice
         log = os.path.join(self.args.out, "log.csv")
         new = not os.path.exists(log)
         with open(log, "a", newline="") as file:
@@ -255,7 +258,6 @@ class Run:
         print(f"step {self.step}, {self.tokens / 1e6:.2f} M tokens: loss {self.mean_loss:.3f} nats, held-back "
               f"text {dev:.4f} bits per byte; real text round {rounds}; "
               f"{self.said_again()}{spent / 60:.1f} min, {left / 60:.1f} left", flush=True)
-        self.save()
 
     def said_again(self):
         return "" if self.own.rate is None else f"{100 * self.own.rate:.2f} % of its own pieces say something again; "
@@ -333,37 +335,21 @@ def write_folder(folder, model, shape, description):
             file.write("\n")
 
 
-def parse_arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("--text", required=True)
-    p.add_argument("--told", help="a pattern of files")
-    p.add_argument("--sampled", help="a pattern of files")
-    p.add_argument("--taught", help="a pattern of files")
-    p.add_argument("--teacher", default="SmolLM2-135M-Instruct (Apache-2.0)", help="that taught and told, for the description")
-    p.add_argument("--out", required=True)
-    p.add_argument("--check", help="a text to score in the end")
-    p.add_argument("--steps", type=int, default=5000)
-    p.add_argument("--minutes", type=float, help="instead of --steps")
-    p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--threads", type=int, default=os.cpu_count())
-    p.add_argument("--rows", type=int, default=12, help="of 512 tokens, in a step")
-    p.add_argument("--rate", type=float, default=1.0, help="times the usual learning rates")
-    p.add_argument("--report", type=int, default=50, help="steps between lines of log.csv")
-    p.add_argument("--type", choices=("bfloat16", "float32"), help="of products; without it the one that is faster here")
-    p.add_argument("--no-compile", dest="compile", action="store_false")
-    for name, value in (("vocab", 2048), ("dim", 192), ("layers", 6), ("heads", 6), ("kv-heads", 2),
-                        ("hidden", 768)):
-        p.add_argument("--" + name, type=int, default=value)
-    return p.parse_args()
+def check_compiler():
+    """torch.compile says it too, after the text has been read and on a hundred lines."""
+    header = os.path.join(sysconfig.get_path("include"), "Python.h")
+    if not shutil.which(os.environ.get("CXX", "g++")) or not os.path.exists(header):
+        stop(1, "compiling needs g++ and Python.h: apt install g++ python3-dev, or --no-compile, which is slower")
 
 
 def main():
-    args = parse_arguments()
-    if args.check and not os.path.isfile(args.check):
-        sys.exit(f"--check: there is no {args.check}")
+    args = parse_arguments(__doc__)
+    check_inputs(args)
+    if args.compile and not torch.cuda.is_available():
+        check_compiler()
     torch.use_deterministic_algorithms(True, warn_only=True)  # compiled code would sum in any order
     torch.set_num_threads(args.threads)
-    os.makedirs(os.path.join(args.out, "model"), exist_ok=True)
+    make_out(args.out)
     shape = {name: getattr(args, name) for name in
              ("vocab", "dim", "layers", "heads", "kv_heads", "hidden")}
     run = Run(args, shape)

@@ -1,13 +1,12 @@
 """The text that training/train_builtin_model.py trains on, as an endless stream of rows of token ids."""
 import os
-import sys
 from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
 
 from bpe_dropout import Splitter
-from stories import HELD_BACK, Others, all_words, digest, hold_back, keep_clean, keep_good, read_stories
+from stories import HELD_BACK, Others, all_words, digest, hold_back, keep_clean, keep_good, read_stories, stop
 from training_rows import BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught
 
 CONTEXT, SHORT = 512, 256
@@ -43,8 +42,8 @@ def tokenizer_of(stories, out, vocab_size):
             file.write(made_of)
         os.replace(path + ".new.model", path)
     elif not os.path.exists(key) or open(key, encoding="ascii").read() != made_of:
-        sys.exit(f"--out: {path} was made of another --text, --seed or --vocab, or by an older train_builtin_model.py: "
-                 "give what it had, or another --out")
+        stop(2, f"--out: {path} was made of another --text, --seed or --vocab, or by an older train_builtin_model.py: "
+             "give what it had, or another --out")
     return sentencepiece.SentencePieceProcessor(model_file=path)
 
 
@@ -62,7 +61,7 @@ class Text:
     def __init__(self, args):
         self.dev, self.real = hold_back(read_stories(args.text), args.seed)
         if not self.real:
-            sys.exit(f"--text: there are no more stories than the {HELD_BACK} to hold back in {args.text}")
+            stop(3, f"--text: there are no more stories than the {HELD_BACK} to hold back in {args.text}")
         self.others = Others(self.real)
         sampled = keep_good(read_stories(args.sampled or ""), all_words(self.real), self.others)
         self.told = keep_clean(read_stories(args.told or ""))
@@ -73,7 +72,7 @@ class Text:
         self.check(taught)
         for name, stories in (("taught", taught), ("told", self.told), ("sampled", sampled)):
             if getattr(args, name) and not stories:
-                sys.exit(f"--{name}: there are no good stories in {getattr(args, name)}")
+                stop(3, f"--{name}: there are no good stories in {getattr(args, name)}")
         between = [self.in_text(story) for story in taught]
         begin, end = untaught([BOS]), untaught([EOS])
         makers = {"sampled": lambda r, d: shuffled(self.sampled, r),
@@ -92,13 +91,13 @@ class Text:
     def check(self, taught):
         """Checks that the splitter and the taught stories agree with this tokenizer, and that no taught story is held back."""
         if any(self.splitter.encode(story, 0, None) != self.pieces.encode(story) for story in self.dev):
-            sys.exit("--out: bpe_dropout.py splits stories otherwise than the tokenizer there")
+            stop(3, "--out: bpe_dropout.py splits stories otherwise than the tokenizer there")
         stories = [story["id"].tolist() for story in taught]
         dev = set(map(tuple, self.pieces.encode(self.dev)))
         if any(self.pieces.encode(self.pieces.decode(ids)) != ids for ids in stories[:9]):
-            sys.exit("--taught: split by another tokenizer than that of --out")
+            stop(3, "--taught: split by another tokenizer than that of --out")
         if any(tuple(ids) in dev for ids in stories):
-            sys.exit("--taught: has stories that are held back with this --seed")
+            stop(3, "--taught: has stories that are held back with this --seed")
 
     def round(self, stories, generator, dropout, before, parting, after):
         """All stories once: each between the given ids, or joined by a separator into one text."""

@@ -93,7 +93,8 @@ Test(builtin_command, examples_of_the_training_scripts_hold) {
         SKIP("no python3 of version 3.10 or later");
     TestRun r =
         program_shell("/usr/bin/python3 -m doctest training/stories.py training/tell_openings.py "
-                      "training/bpe_dropout.py training/own_text.py");
+                      "training/bpe_dropout.py training/own_text.py "
+                      "training/training_arguments.py");
     check_status(&r, 0);
     CHECK_STRING(r.out, "");
     test_run_free(&r);
