@@ -59,6 +59,7 @@ typedef struct Teller {
     Source source;
     Slot slots[SLOTS];
     uint64_t next, end; // numbers of the stories
+    int tenths;         // of the stories, begun and told of
 } Teller;
 
 static _Noreturn void stop(const char *what, const char *which) {
@@ -174,6 +175,16 @@ static void draw(Teller *t, Slot *slot, const float *logits, Error *error) {
     slot->length += length;
 }
 
+// A line on standard error for every tenth of the stories that is begun: all take many minutes.
+static void tell_progress(Teller *t, const Plan *plan) {
+    uint64_t begun = t->next - plan->from;
+    int tenths = (int)(10.0 * (double)begun / (double)plan->count);
+    if (tenths == t->tenths || tenths == 10) return;
+    t->tenths = tenths;
+    fprintf(stderr, "seed %" PRIu64 ": %" PRIu64 " of %" PRIu64 " stories are begun\n", plan->seed,
+            begun, plan->count);
+}
+
 // One pass: a row for every story, which first reads its prompt token by token. False: all are
 // done.
 static bool step(Teller *t, const Plan *plan, Error *error) {
@@ -211,8 +222,8 @@ static void run(Teller *t, const Plan *plan, Error *error) {
                             .max_logit_rows = SLOTS};
     t->model = model_open(checkpoint_config(t->checkpoint), checkpoint_weights(t->checkpoint),
                           &options, error);
-    while (t->model && step(t, plan, error)) {
-    }
+    while (t->model && step(t, plan, error))
+        tell_progress(t, plan);
 }
 
 static void parse(Plan *plan, int argc, char **argv) {
@@ -232,7 +243,9 @@ static void parse(Plan *plan, int argc, char **argv) {
             plan->top_p = strtod(argv[i + 1], &end);
         else
             stop("no such option: ", argv[i]);
-        if (*end || end == argv[i + 1]) stop("not a number: ", argv[i + 1]);
+        // strtoull takes "-1" for a huge number: a run of that many stories never ends.
+        if (*end || end == argv[i + 1] || *argv[i + 1] == '-')
+            stop("not a number of 0 or more: ", argv[i + 1]);
     }
 }
 
@@ -259,5 +272,6 @@ int main(int argc, char **argv) {
     checkpoint_close(teller.checkpoint);
     free(teller.source.openings);
     free(teller.source.text);
-    return fflush(stdout) ? 2 : 0;
+    if (fflush(stdout) || ferror(stdout)) stop("cannot write the stories", "");
+    return 0;
 }

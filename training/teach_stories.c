@@ -264,7 +264,12 @@ int main(int argc, char **argv) {
     memset(class.first_piece, UNKNOWN, (size_t)config->vocab_size * sizeof *class.first_piece);
 
     char *text = read_stories();
+    size_t length = strlen(text);
+    int tenths = 0;
     for (char *at = text, *end; (end = strstr(at, END)); at = end + sizeof END - 1) {
+        int now = (int)(10.0 * (double)(at - text) / (double)length);
+        if (now > tenths) fprintf(stderr, "%d %% of the text\n", 10 * now);
+        tenths = now;
         *end = 0;
         char *begin = at + strspn(at, "\n ");
         if (begin < end) add_story(&class, begin, (size_t)(end - begin));
@@ -276,5 +281,6 @@ int main(int argc, char **argv) {
     free(text);
     close_side(&class.teacher);
     close_side(&class.student);
-    return fflush(stdout) || ferror(stdout) ? 2 : 0;
+    if (fflush(stdout) || ferror(stdout)) stop("cannot write", "");
+    return 0;
 }

@@ -49,6 +49,7 @@ Test(sample_stories, a_story_does_not_depend_on_those_beside_it) {
     TestRun many = sample(path, "0", "40", "1");
     check_status(&many, 0);
     CHECK_INT(count_stories(many.out), 40);
+    CHECK(strstr(many.err, "of 40 stories are begun\n"), "%s", many.err); // its progress
     static const char *const NUMBERS[] = {"0", "17", "38"};
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
         TestRun one = sample(path, NUMBERS[i], "1", "1");
@@ -111,8 +112,12 @@ Test(sample_stories, says_what_it_cannot_use) {
     check_stops((const char *[]){PROGRAM, model(), path, "--count", "ten", NULL}, "ten");
     check_stops((const char *[]){PROGRAM, model(), path, "--count", NULL}, "--count");
     check_stops((const char *[]){PROGRAM, model(), path, "--top-p", "", NULL}, "not a number");
+    check_stops((const char *[]){PROGRAM, model(), path, "--count", "-1", NULL}, "-1");
     check_stops((const char *[]){PROGRAM, model(), path, "--colour", "1", NULL}, "--colour");
     test_write_file(path, TEXT, strlen(TEXT));
     check_stops((const char *[]){PROGRAM, "no-such.gguf", path, NULL}, "no-such.gguf");
+    char full[2000];
+    snprintf(full, sizeof full, "exec '%s' '%s' '%s' --count 1 >/dev/full", PROGRAM, model(), path);
+    check_stops((const char *[]){"/bin/sh", "-c", full, NULL}, "cannot write");
     free(path);
 }
