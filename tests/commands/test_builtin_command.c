@@ -52,18 +52,37 @@ Test(builtin_command, written_out_it_gives_the_same_bits) {
                               "for model in builtin $dir/out.gguf; do"
                               "    $RUN $model -i 'Once upon a time' -t 0 --max-tokens 20 --json | "
                               "grep -o 'logits_hash\":\"[0-9a-f]*';"
-                              "done | uniq | wc -l; rm -r $dir");
+                              "done | uniq -c | grep -c ' 2 logits'; rm -r $dir");
     CHECK_STRING(r.out, "1\n");
     test_run_free(&r);
 }
 
-// A failed measurement gives no row.
+static TestRun bits_per_byte(const char *text) {
+    char *path = strdup(test_temporary("text.txt"));
+    CHECK(path);
+    test_write_file(path, text, strlen(text));
+    TestRun r =
+        test_run((const char *const[]){"training/bits_per_byte", path, "builtin", NULL}, NULL, 0);
+    free(path);
+    return r;
+}
+
+// A failed measurement gives no row: in an empty text nothing is predicted.
 Test(builtin_command, bits_per_byte_has_a_figure_or_fails) {
     need_builtin();
     TestRun r = test_run(
         (const char *const[]){"training/bits_per_byte", "no-such-text", "builtin", NULL}, NULL, 0);
     check_status(&r, ERROR_IO);
-    CHECK(!strstr(r.out, "| builtin"), "%s", r.out);
+    test_run_free(&r);
+    r = bits_per_byte("");
+    CHECK(r.status && !strstr(r.out, "| builtin"), "%d: %s", r.status, r.out);
+    test_run_free(&r);
+    r = bits_per_byte("Once upon a time there was a dog.");
+    check_status(&r, 0);
+    double bits = 0;
+    const char *row = strstr(r.out, "| builtin");
+    CHECK(row && sscanf(row, "| builtin | 3.39 | %lf |", &bits) == 1, "%s", r.out);
+    CHECK(bits > 0.1 && bits < 3, "%g", bits);
     test_run_free(&r);
 }
 
