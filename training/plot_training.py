@@ -4,7 +4,7 @@ import csv
 import math
 import sys
 
-from stories import packages
+from stories import packages, stop
 
 with packages("apt install python3-matplotlib"):
     import matplotlib
@@ -15,10 +15,17 @@ with packages("apt install python3-matplotlib"):
 
 def main():
     if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    with open(sys.argv[1], newline="") as file:
-        rows = list(csv.DictReader(file))
-    tokens = [float(row["tokens"]) / 1e6 for row in rows]
+        stop(2, __doc__)
+    try:
+        with open(sys.argv[1], newline="") as file:
+            rows = list(csv.DictReader(file))
+        tokens = [float(row["tokens"]) / 1e6 for row in rows]
+    except OSError as error:
+        stop(4, f"cannot read {sys.argv[1]}: {error.strerror}")
+    except (KeyError, TypeError, ValueError):
+        stop(3, f"{sys.argv[1]} is no log.csv of train_builtin_model.py")
+    if not rows:
+        stop(3, f"{sys.argv[1]} has no rows yet")
     figure, left = plt.subplots(figsize=(8, 4.5), dpi=110)
     left.plot(tokens, [float(row["train_nats"]) / math.log(2) for row in rows], color="0.6",
               label="training, bits per token")
@@ -32,7 +39,10 @@ def main():
     left.legend(lines, [line.get_label() for line in lines], loc="upper right")
     left.set_title("training of the built-in model")
     figure.tight_layout()
-    figure.savefig(sys.argv[2])
+    try:
+        figure.savefig(sys.argv[2])
+    except OSError as error:
+        stop(4, f"cannot write {sys.argv[2]}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ stories, each followed by <|endoftext|>.
 """
 import argparse
 import os
-import sys
 import time
 
-from stories import PIP_INSTALL, packages
+from stories import PIP_INSTALL, packages, stop
 
 with packages(PIP_INSTALL):
     import sentencepiece
@@ -21,6 +20,7 @@ with packages(PIP_INSTALL):
 
 CONTEXT, VOCABULARY = 256, 1024
 UNK, BOS, EOS = range(3)
+SHORTEST_TEXT = 100_000  # bytes, for which this vocabulary can be made
 
 
 def read_ids(path, folder):
@@ -47,10 +47,14 @@ def main():
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=8, help=f"of {CONTEXT} tokens, in a step")
     args = parser.parse_args()
+    if min(args.steps, args.rows) < 1:
+        parser.error("--steps and --rows: at least 1")
     if os.path.exists(args.out):
-        sys.exit(f"--out: {args.out} is there already")
+        stop(2, f"--out: {args.out} is there already: give another folder")
     if not os.path.isfile(args.text):
-        sys.exit(f"--text: there is no {args.text}")
+        stop(4, f"--text: there is no file {args.text}")
+    if os.path.getsize(args.text) < SHORTEST_TEXT:
+        stop(3, f"--text: {args.text} has less than {SHORTEST_TEXT} bytes: give a longer text")
     os.makedirs(args.out)
     torch.manual_seed(1)
     ids = read_ids(args.text, args.out)

@@ -89,12 +89,12 @@ def main():
     held_back, stories = hold_back(read_stories(args.text), args.seed)
     ids = torch.tensor([i for story in stories for i in teller.ids(story)])
     rows = ids[:len(ids) // LENGTH * LENGTH].view(-1, LENGTH)
-    optimizer = torch.optim.AdamW(teller.learning, lr=args.rate, betas=(0.9, 0.95), weight_decay=0.01)
-    print(f"held-back stories {teller.bits_per_byte(held_back[:CHECKED]):.4f} bits per byte", flush=True)
-    begun = time.monotonic()
     steps = len(rows) // args.rows
     if not steps:
         stop(3, f"--text: {len(rows)} rows of {LENGTH} tokens, and a step has {args.rows}: give a longer text, or a smaller --rows")
+    optimizer = torch.optim.AdamW(teller.learning, lr=args.rate, betas=(0.9, 0.95), weight_decay=0.01)
+    print(f"held-back stories {teller.bits_per_byte(held_back[:CHECKED]):.4f} bits per byte", flush=True)
+    begun = time.monotonic()
     for step in range(steps):
         done = max((time.monotonic() - begun) / 60 / args.minutes, step / steps)
         if done >= 1:
