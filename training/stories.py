@@ -54,7 +54,7 @@ def packages(install):
     try:
         yield
     except ModuleNotFoundError as missing:
-        stop(1, f"{missing}: {install}")
+        stop(4, f"{missing}: {install}")
 
 
 def matching(pattern):

@@ -339,7 +339,7 @@ def check_compiler():
     """torch.compile says it too, after the text has been read and on a hundred lines."""
     header = os.path.join(sysconfig.get_path("include"), "Python.h")
     if not shutil.which(os.environ.get("CXX", "g++")) or not os.path.exists(header):
-        stop(1, "compiling needs g++ and Python.h: apt install g++ python3-dev, or --no-compile, which is slower")
+        stop(4, "compiling needs g++ and Python.h: apt install g++ python3-dev, or --no-compile, which is slower")
 
 
 def main():
