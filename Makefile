@@ -485,7 +485,7 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
-$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills prompts_faults signals prompt_cache): | $(BUILD)/tests/faults.so $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills prompts_faults signals prompt_cache outputs): | $(BUILD)/tests/faults.so $(BUILD)/run
 
 # Models of every family and what numpy computes on them; without numpy their tests are skipped.
 TINY_MODELS := build/tiny-models/models.txt

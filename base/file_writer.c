@@ -343,14 +343,30 @@ static bool close_descriptor(FileWriter *file, Error *error) {
     return !failed || errno == EINTR || fail(file, error, "write it");
 }
 
-// A file that has appeared since the file was opened, without `force`. RENAME_NOREPLACE is one
-// step; where the file system has none, a second link and the removal of the first do the same.
+// Mounts of object stores and shared folders often have neither flags of rename nor hard links. An
+// empty file takes the name, if it is still free, and is replaced.
+static bool reserve_name_and_rename(FileWriter *file) {
+    int at = file->directory;
+    int reserved = openat(at, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (reserved < 0) return false;
+    close(reserved);
+    file->linked = renameat(at, file->temporary, at, file->name) != 0;
+    if (!file->linked) return true;
+    int cause = errno;
+    unlinkat(at, file->name, 0);
+    errno = cause;
+    return false;
+}
+
+// A file that has appeared since the file was opened stays, without `force`. RENAME_NOREPLACE is
+// one step; where the file system has none, a second link and the removal of the first do the same.
 static bool rename_to_free_name(FileWriter *file) {
     int at = file->directory;
     file->linked = renameat2(at, file->temporary, at, file->name, RENAME_NOREPLACE) != 0;
     if (!file->linked) return true;
     if (errno != EINVAL && errno != ENOSYS) return false;
-    if (linkat(at, file->temporary, at, file->name, 0)) return false;
+    if (linkat(at, file->temporary, at, file->name, 0))
+        return is_refusal() && reserve_name_and_rename(file);
     file->linked = unlinkat(at, file->temporary, 0) != 0; // close tries again
     return true;
 }

@@ -1,6 +1,7 @@
 // What every writer does with files that are there: one that this run reads is never replaced, any
 // other only with --force. The program as a child process; each case is a file that would be lost.
 #include "base/error.h"
+#include "tests/support/faults.h"
 #include "tests/support/files/hf_directory.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
@@ -199,6 +200,24 @@ Test(outputs, a_file_that_appears_meanwhile_is_kept) {
     char *kept = test_read_file(out, &size);
     CHECK_STRING(kept, "precious");
     free(kept), free(out), free(fifo);
+}
+
+// On a mount of an object store: neither flags of rename nor hard links.
+Test(outputs, a_disk_without_hard_links_is_written) {
+    need_faults();
+    size_t size;
+    const Fault plain = {.kind = "files", .plain = 2};
+    const char *out = test_temporary("no-links");
+    const char *const argv[] = {TEST_RUN, "trace", fault_gguf(), "--prompt-ids", "1,3", "-q",
+                                "--out",  out,     NULL};
+    TestRun run = run_with_fault(&plain, argv);
+    check_status(&run, 0);
+    test_run_free(&run);
+    char *trace = test_read_file(out, &size);
+    CHECK(size > 8 && trace[8] == '{', "%zu bytes", size);
+    free(trace);
+    run = run_with_fault(&plain, argv);
+    check_refused(&run, ERROR_USAGE, "is there already; --force replaces it");
 }
 
 // ---- perplexity ----

@@ -14,7 +14,8 @@
 //   FAULT_SIGNAL=N         of interrupt, in place of SIGINT
 //   FAULT_PLAIN=1          a file system without files that have no name (O_TMPFILE) and without
 //                          flags of renameat2, as some network disks, and one that renames no
-//                          directories, as some overlays
+//                          directories, as some overlays; 2: without hard links too, as mounts of
+//                          object stores
 //   FAULT_EXCEPT=LIBRARY   its allocations, and those of what it calls, neither count nor fail
 //   FAULT_COUNT=FILE       receives the number of calls at exit; without a fault also, a line each,
 //                          the numbers of those worth a try: the first, the second and the last
@@ -47,7 +48,7 @@ void *__libc_realloc(void *, size_t);
 void *__libc_memalign(size_t, size_t);
 
 static bool armed, memory_kind, files_kind, threads_kind, then_memory, then_files, kill_kind,
-    interrupt_kind, again_kind, short_kind, for_ever, plain;
+    interrupt_kind, again_kind, short_kind, for_ever, plain, no_links;
 static int given_errno, given_signal;
 static long fail_at;
 static const char *excepted;
@@ -241,6 +242,7 @@ int sync_file_range(int fd, off_t at, off_t count, unsigned flags) {
 }
 
 int linkat(int from, const char *old, int to, const char *new, int flags) {
+    if (lacks(no_links, EPERM)) return -1;
     return no_file(EIO) ? -1 : (int)syscall(SYS_linkat, from, old, to, new, flags);
 }
 
@@ -347,6 +349,7 @@ static int armed_main(int argc, char **argv, char **environment) {
     then_files = then && !strcmp(then, "files");
     for_ever = getenv("FAULT_ON") != NULL;
     plain = getenv("FAULT_PLAIN") != NULL;
+    no_links = plain && *getenv("FAULT_PLAIN") == '2';
     fail_at = at ? atol(at) : 0;
     given_errno = number ? atoi(number) : 0;
     given_signal = signal_number ? atoi(signal_number) : SIGINT;

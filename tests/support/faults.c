@@ -29,7 +29,7 @@ static void set_fault(const Fault *fault) {
     if (fault->except) setenv("FAULT_EXCEPT", fault->except, 1);
     if (fault->signal) set_number("FAULT_SIGNAL", fault->signal);
     if (fault->then) setenv("FAULT_THEN", fault->then, 1);
-    if (fault->plain) setenv("FAULT_PLAIN", "1", 1);
+    if (fault->plain) set_number("FAULT_PLAIN", fault->plain);
 }
 
 static void clear_fault(void) {

@@ -11,7 +11,7 @@ typedef struct Fault {
     int error;              // errno of a file call; 0: what suits the call
     const char *except;     // a library whose allocations do not fail; NULL: none
     int signal;             // of "interrupt"; 0: SIGINT
-    bool plain;             // a file system that lacks much: tests/faults/faults.c
+    int plain;              // 1, 2: a file system that lacks much: tests/faults/faults.c
     const char *input;      // standard input; NULL: empty
     const char *count_path; // where the number of calls is left; NULL: nowhere
 } Fault;
