@@ -1,14 +1,21 @@
-// How many threads of this process can run at once, and what signals they get.
+// How many threads of this process can run at once, what signals they get, and what memory there is
+// for it. Both versions of cgroups are a tree of directories with a file for each limit; a process
+// is in one group of each tree, and the limits of the groups around it hold too.
 #include "base/processors.h"
 
 #include "base/text.h"
 
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
+
+#define NO_LIMIT UINT64_MAX
+
+// What one group allows, by the files in its directory.
+typedef uint64_t GroupLimit(const char *directory);
 
 // Reads up to two numbers, separated by a space, that a file of the kernel begins with; returns how
 // many there are, -1 without the file.
@@ -26,9 +33,9 @@ static int read_numbers(const char *path, uint64_t out[2]) {
     return 0;
 }
 
-// The quota of one cgroup in processors, rounded up; 0 where it has none. v2: "quota period" in
+// The quota of one cgroup in processors, rounded up. v2: "quota period" in
 // microseconds, or "max period"; v1: two files, with a quota of -1, which is no number here.
-static int group_processors(const char *directory) {
+static uint64_t group_processors(const char *directory) {
     uint64_t v[2] = {0}, period[2];
     char path[1200];
     snprintf(path, sizeof path, "%s/cpu.max", directory);
@@ -39,15 +46,27 @@ static int group_processors(const char *directory) {
         snprintf(path, sizeof path, "%s/cpu.cfs_period_us", directory);
         if (count == 1 && read_numbers(path, period) == 1) v[count++] = *period;
     }
-    if (count < 2 || !v[1]) return 0;
-    uint64_t processors = v[0] / v[1] + (v[0] % v[1] > 0);
-    return processors < PROCESSORS_MOST ? (int)processors : PROCESSORS_MOST;
+    if (count < 2 || !v[0] || !v[1]) return NO_LIMIT;
+    return v[0] / v[1] + (v[0] % v[1] > 0);
 }
 
-// The least quota of `group` below `root` and of those around it. A group that is not there, since
+// Of memory: one number of bytes in v2, or "max"; in v1 a number too large to matter.
+static uint64_t group_memory(const char *directory) {
+    uint64_t v[2];
+    char path[1200];
+    snprintf(path, sizeof path, "%s/memory.max", directory);
+    int count = read_numbers(path, v);
+    if (count < 0) {
+        snprintf(path, sizeof path, "%s/memory.limit_in_bytes", directory);
+        count = read_numbers(path, v);
+    }
+    return count == 1 ? *v : NO_LIMIT;
+}
+
+// The least limit of `group` below `root` and of those around it. A group that is not there, since
 // a container sees another tree, has none.
-static int least_processors(const char *root, const char *group) {
-    int least = 0;
+static uint64_t least_around(GroupLimit *limit, const char *root, const char *group) {
+    uint64_t least = NO_LIMIT;
     char directory[1100];
     size_t start = strlen(root);
     if (strstr(group, "..")) group = ""; // outside of what is seen here
@@ -55,8 +74,8 @@ static int least_processors(const char *root, const char *group) {
     for (size_t end = strlen(directory); end >= start; end--) {
         if (end > start && directory[end] != '/' && directory[end]) continue;
         directory[end] = 0;
-        int quota = group_processors(directory);
-        if (quota && (!least || quota < least)) least = quota;
+        uint64_t own = limit(directory);
+        if (own < least) least = own;
     }
     return least;
 }
@@ -69,11 +88,13 @@ static bool is_listed(const char *list, const char *name) {
     return false;
 }
 
-int cgroup_processors(const char *groups, const char *root) {
-    int least = 0;
+// `controller`: what limits it in v1, where each has a tree of its own.
+static uint64_t least_limit(GroupLimit *limit, const char *controller, const char *groups,
+                            const char *root) {
+    uint64_t least = NO_LIMIT;
     char line[1024], v1[300];
     FILE *file = fopen(groups, "re");
-    snprintf(v1, sizeof v1, "%.200s/cpu", root);
+    snprintf(v1, sizeof v1, "%.200s/%s", root, controller);
     // "0::/path" in v2, "4:cpu,cpuacct:/path" in v1.
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
@@ -81,12 +102,32 @@ int cgroup_processors(const char *groups, const char *root) {
         if (!path) continue;
         *path++ = 0;
         bool is_v2 = !names[1];
-        if (!is_v2 && !is_listed(names + 1, "cpu")) continue;
-        int quota = least_processors(is_v2 ? root : v1, path);
-        if (quota && (!least || quota < least)) least = quota;
+        if (!is_v2 && !is_listed(names + 1, controller)) continue;
+        uint64_t own = least_around(limit, is_v2 ? root : v1, path);
+        if (own < least) least = own;
     }
     if (file) fclose(file);
     return least;
+}
+
+int cgroup_processors(const char *groups, const char *root) {
+    uint64_t least = least_limit(group_processors, "cpu", groups, root);
+    if (least == NO_LIMIT) return 0;
+    return least < PROCESSORS_MOST ? (int)least : PROCESSORS_MOST;
+}
+
+uint64_t cgroup_memory(const char *groups, const char *root) {
+    return least_limit(group_memory, "memory", groups, root);
+}
+
+uint64_t memory_most(void) {
+    struct sysinfo machine;
+    uint64_t most = cgroup_memory(OWN_GROUPS, GROUPS_ROOT);
+    if (sysinfo(&machine)) return most;
+    uint64_t unit = machine.mem_unit, memory = machine.totalram * unit;
+    uint64_t swap = machine.totalswap * unit; // a group may have less of it
+    if (memory < most) most = memory;
+    return most > UINT64_MAX - swap ? UINT64_MAX : most + swap;
 }
 
 int processors_usable(void) {
@@ -98,7 +139,7 @@ int processors_usable(void) {
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         count = online > 0 ? (int)(online < PROCESSORS_MOST ? online : PROCESSORS_MOST) : 1;
     }
-    int quota = cgroup_processors("/proc/self/cgroup", "/sys/fs/cgroup");
+    int quota = cgroup_processors(OWN_GROUPS, GROUPS_ROOT);
     if (quota && quota < count) count = quota;
     return count < PROCESSORS_MOST ? count : PROCESSORS_MOST;
 }

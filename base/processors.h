@@ -1,7 +1,8 @@
-// Processors and threads: how many a program should start, and how.
+// Processors and memory that this process may use, and how threads are started.
 #pragma once
 
 #include <pthread.h>
+#include <stdint.h>
 
 enum { PROCESSORS_MOST = 256 };
 
@@ -9,9 +10,20 @@ enum { PROCESSORS_MOST = 256 };
 // those around it. 1 .. PROCESSORS_MOST.
 int processors_usable(void);
 
-// The CPU quota of the cgroups that `groups` names (/proc/self/cgroup), which are mounted at `root`
-// (/sys/fs/cgroup), in processors, rounded up; 0: none.
+#define OWN_GROUPS "/proc/self/cgroup" // the list of this process's groups
+#define GROUPS_ROOT "/sys/fs/cgroup"   // where they are mounted
+
+// `groups` and `root` are those two, but in tests. The least limit of the process's group and of
+// those around it counts.
+
+// The CPU quota in processors, rounded up; 0: none.
 int cgroup_processors(const char *groups, const char *root);
+// The limit of memory in bytes, without swap; UINT64_MAX: none.
+uint64_t cgroup_memory(const char *groups, const char *root);
+
+// Bytes of memory that this process cannot exceed: what its groups allow it, or what the machine
+// has, and all swap.
+uint64_t memory_most(void);
 
 // pthread_create of a thread that gets no signals but those of its own faults and a profiler's
 // tick. An errno, 0: it runs.

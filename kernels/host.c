@@ -9,11 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The operating system decides about the host's memory.
-void device_plan(Device *device, const MemoryPlan *plan) {
-    (void)device, (void)plan;
-}
-
 size_t sum_or_most(size_t a, size_t b) {
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }

@@ -1,5 +1,6 @@
 // The device: threads, memory, the first failure. Nothing is recorded: operations run at once.
 #include "base/clock.h"
+#include "base/processors.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/host.h"
 
@@ -166,6 +167,18 @@ DeviceMemory device_needs(Device *device, const MemoryPlan *plan) {
                           .cache = kv_needs(device, &plan->cache),
                           .operations = operations,
                           .others = plan->bytes};
+}
+
+// Beyond its limit the operating system kills the process, without a word. Only the matrices are
+// certain to be written whole: of a cache and of scratch, pages are taken as they are used.
+void device_plan(Device *device, const MemoryPlan *plan) {
+    uint64_t most = memory_most();
+    double needed = (double)device_needs(device, plan).matrices;
+    if (needed > (double)most)
+        device_fail(device, ERROR_MEMORY,
+                    "the weights take %.1f MB; the machine, or a cgroup, has %.1f MB of memory "
+                    "for this process",
+                    needed / 1e6, (double)most / 1e6);
 }
 
 size_t device_taken(const Device *device) {

@@ -143,6 +143,11 @@ void device_plan_matrix(Device *device, const Matrix *matrix) {
     note_shape(device, matrix);
 }
 
+// The weights stay the file's, whose pages the operating system takes back.
+void device_plan(Device *device, const MemoryPlan *plan) {
+    (void)device, (void)plan;
+}
+
 DeviceMemory device_needs(Device *device, const MemoryPlan *plan) {
     MemoryPart parts[SCRATCH_PARTS];
     scratch_parts(parts, device, plan->max_rows);
