@@ -37,14 +37,15 @@ bool error_is_terminal(void) {
 static int first_failure;
 static bool outlives_readers;
 
-// A closed input is opened for writing and a closed output for reading: using it fails.
+// A closed stream is opened as a path alone, of which nothing is read or written: using it fails,
+// and no file of the run gets its number. "/" is there where /dev is not.
 bool output_guard(Error *error) {
     signal(SIGXFSZ, SIG_IGN);
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
         if (fd == STDOUT_FILENO) first_failure = EBADF;
         // open() takes the lowest free number: this one, since those below are open by now.
-        if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) break;
+        if (open("/", O_PATH) != fd) break;
     }
     return !first_failure || error_set(error, ERROR_IO, "standard output: %s", strerror(EBADF));
 }
