@@ -70,9 +70,9 @@ void picture_svg(Buffer *out, const Picture *picture);
 bool picture_has_png(Error *error);
 
 // Appends `bytes` as a raw deflate stream (RFC 1951). False: the program was built without zlib,
-// zlib had no memory, or *stop is not 0, which a signal handler may set (`stop` is not NULL); what
-// `out` then holds is no stream.
-bool deflate_bytes(Buffer *out, const void *bytes, size_t size, const int *stop);
+// zlib had no memory, the stream has more than `most` bytes, or *stop is not 0, which a signal
+// handler may set (`stop` is not NULL); `out` then holds no stream, and no more than `most` bytes.
+bool deflate_bytes(Buffer *out, const void *bytes, size_t size, size_t most, const int *stop);
 
 // Appends a PNG file of the cells alone, without labels and titles, of at most 8192 x 8192 pixels:
 // cells are merged as in the terminal. False: exit code 5; 2 as above, or where there are more

@@ -141,17 +141,19 @@ bool picture_png(Buffer *out, const Picture *picture, Error *error) {
 }
 
 // The library that libpng compresses with. Without header and checksum, as browsers' "deflate-raw".
-bool deflate_bytes(Buffer *out, const void *bytes, size_t size, const int *stop) {
+bool deflate_bytes(Buffer *out, const void *bytes, size_t size, size_t most, const int *stop) {
     z_stream z = {0};
     uint8_t chunk[2048];
     enum { RAW_WINDOW = -15, MEMORY = 9 };
+    // The best compression takes twice as long or more for half a percent.
     int state =
-        deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, RAW_WINDOW, MEMORY, Z_DEFAULT_STRATEGY);
+        deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, RAW_WINDOW, MEMORY, Z_DEFAULT_STRATEGY);
     if (state != Z_OK) return false;
     // Pieces that take some milliseconds each, for *stop; avail_in has 32 bits besides.
     const uint8_t *at = bytes;
     enum { PIECE = 1 << 16 };
-    for (size_t left = size; state == Z_OK && !__atomic_load_n(stop, __ATOMIC_RELAXED);) {
+    size_t left = size, room = most;
+    while (state == Z_OK && !__atomic_load_n(stop, __ATOMIC_RELAXED)) {
         if (!z.avail_in && left) {
             z.next_in = (z_const Bytef *)at;
             z.avail_in = left < PIECE ? (uInt)left : PIECE;
@@ -161,7 +163,13 @@ bool deflate_bytes(Buffer *out, const void *bytes, size_t size, const int *stop)
         z.next_out = chunk;
         z.avail_out = sizeof chunk;
         state = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
-        buffer_put(out, chunk, sizeof chunk - z.avail_out);
+        size_t made = sizeof chunk - z.avail_out;
+        if (made > room) {
+            state = Z_BUF_ERROR;
+            break;
+        }
+        buffer_put(out, chunk, made);
+        room -= made;
     }
     deflateEnd(&z);
     return state == Z_STREAM_END;

@@ -11,7 +11,7 @@ bool picture_has_png(Error *error) {
                      "this program was built without libpng and writes no PNG (SVG it does)");
 }
 
-bool deflate_bytes(Buffer *out, const void *bytes, size_t size, const int *stop) {
-    (void)out, (void)bytes, (void)size, (void)stop;
+bool deflate_bytes(Buffer *out, const void *bytes, size_t size, size_t most, const int *stop) {
+    (void)out, (void)bytes, (void)size, (void)most, (void)stop;
     return false;
 }

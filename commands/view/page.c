@@ -50,25 +50,34 @@ static bool put_block(Buffer *out, const char *name, const char *coding, int pla
     return whole;
 }
 
+static bool too_large(Error *error) {
+    return error_set(error, ERROR_USAGE,
+                     "the page would be larger than %.0f MB: choose fewer layers with --layers, or "
+                     "fewer tokens",
+                     (double)PAGE_BYTES / 1e6);
+}
+
+// A block that does not fit is left as soon as that is known, not when all of it is compressed.
 bool page_block(Page *p, const char *name, const void *bytes, size_t size, int number,
                 Error *error) {
     Buffer packed = {0};
+    size_t room = (PAGE_BYTES - p->blocks.size) / 4 * 3; // base64
     uint8_t *planes = malloc(size ? size : 1);
     if (planes) split_planes(planes, bytes, size, (size_t)number);
     bool smaller =
-        planes && deflate_bytes(&packed, planes, size, interrupt_flag()) && packed.size < size;
-    bool whole = smaller ? put_block(&p->blocks, name, "deflate", number, packed.bytes, packed.size)
-                         : put_block(&p->blocks, name, "plain", 1, bytes, size);
+        planes && size &&
+        deflate_bytes(&packed, planes, size, size <= room ? size - 1 : room, interrupt_flag());
+    bool fits = smaller || size <= room, whole = !interrupt_asked();
+    if (smaller)
+        whole = put_block(&p->blocks, name, "deflate", number, packed.bytes, packed.size);
+    else if (fits)
+        whole = put_block(&p->blocks, name, "plain", 1, bytes, size);
     bool good = planes && !packed.failed && !p->blocks.failed;
     free(planes);
     buffer_free(&packed);
     if (!whole) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     if (!good) return error_set(error, ERROR_MEMORY, "no memory for the block %s of a page", name);
-    if (p->blocks.size <= PAGE_BYTES) return true;
-    return error_set(error, ERROR_USAGE,
-                     "the page would be larger than %.0f MB: choose fewer layers with --layers, or "
-                     "fewer tokens",
-                     (double)PAGE_BYTES / 1e6);
+    return (fits && p->blocks.size <= PAGE_BYTES) || too_large(error);
 }
 
 void page_free(Page *p) {

@@ -104,9 +104,32 @@ Test(png, deflate_ends_where_it_is_stopped) {
     for (size_t i = 0; i < SIZE; i++)
         noise[i] = (uint8_t)test_random(&random);
     Buffer whole = {0}, part = {0};
-    CHECK(deflate_bytes(&whole, noise, SIZE, &GO_ON) && whole.size >= SIZE);
-    CHECK(!deflate_bytes(&part, noise, SIZE, &STOP) && part.size < SIZE / 8, "%zu", part.size);
+    CHECK(deflate_bytes(&whole, noise, SIZE, SIZE_MAX, &GO_ON) && whole.size >= SIZE);
+    CHECK(!deflate_bytes(&part, noise, SIZE, SIZE_MAX, &STOP) && part.size < SIZE / 8, "%zu",
+          part.size);
     buffer_free(&whole);
     buffer_free(&part);
+    free(noise);
+}
+
+// What does not fit is left when that is known; what fits to the byte is whole.
+Test(png, deflate_ends_where_its_room_is_used_up) {
+    enum { SIZE = 1 << 20, ROOM = 1 << 16 };
+    static const int GO_ON = 0;
+    uint8_t *noise = malloc(SIZE);
+    TestRandom random = {1};
+    for (size_t i = 0; i < SIZE; i++)
+        noise[i] = (uint8_t)test_random(&random);
+    Buffer whole = {0}, part = {0}, exact = {0}, short_of_one = {0};
+    CHECK(!deflate_bytes(&part, noise, SIZE, ROOM, &GO_ON));
+    CHECK(part.size <= ROOM && part.size > ROOM / 2, "%zu", part.size);
+    CHECK(deflate_bytes(&whole, noise, SIZE, SIZE_MAX, &GO_ON));
+    CHECK(deflate_bytes(&exact, noise, SIZE, whole.size, &GO_ON));
+    CHECK(exact.size == whole.size && !memcmp(exact.bytes, whole.bytes, whole.size));
+    CHECK(!deflate_bytes(&short_of_one, noise, SIZE, whole.size - 1, &GO_ON));
+    buffer_free(&whole);
+    buffer_free(&part);
+    buffer_free(&exact);
+    buffer_free(&short_of_one);
     free(noise);
 }
