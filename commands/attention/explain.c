@@ -30,15 +30,19 @@ static void keep(void *context, const Model *model, const Stage *stage) {
     }
 }
 
-// Tokens after the query cannot change it, so they are not run.
+// Tokens after the query cannot change it, so they are not run. Those before it are run without the
+// listener: weights for it are computed for all heads of all layers, most of the time of a long
+// text.
 static bool run_prompt(Explanation *e, Error *error) {
     Model *model = e->session->model;
-    size_t fed = 0, count = e->position + 1;
+    size_t fed = 0, last = 0, before = e->position;
     interrupt_begin();
-    bool good = model_listen(model, keep, e, true, error) &&
-                session_feed(e->session, e->tokens->ids, count, &fed, error);
+    bool good =
+        (!before || session_feed(e->session, e->tokens->ids, before, &fed, error)) &&
+        (fed < before || (model_listen(model, keep, e, true, error) &&
+                          session_feed(e->session, e->tokens->ids + before, 1, &last, error)));
     interrupt_end();
-    if (good && fed < count) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
+    if (good && !last) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     model_listen(model, NULL, NULL, false, NULL);
     return good;
 }
