@@ -58,6 +58,7 @@ Test(gdb, tells_a_stripped_program_from_one_with_names) {
 // With --draft two models run: the draft's passes say that they are its own.
 Test(gdb, names_the_draft_model) {
     need_debugger();
+    if (TEST_EMULATED) SKIP("a device that is not batch-invariant takes no drafts");
     char line[600];
     snprintf(line, sizeof line,
              "%s --draft builtin --draft-tokens 2 --prompt-ids 1,435,462,262,410 -t 0 --ids "
