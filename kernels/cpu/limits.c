@@ -2,6 +2,7 @@
 #include "kernels/cpu/row_kernels.h"
 
 #include "base/arena.h"
+#include "base/processors.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/host.h"
 
@@ -75,10 +76,16 @@ static bool reserve_buffer(Device *device, size_t bytes) {
     return false;
 }
 
+// Beyond what a container allows, the operating system kills the process without a word.
+static size_t affordable(size_t bytes) {
+    uint64_t most = memory_most() / 4;
+    return bytes < most ? bytes : (size_t)most;
+}
+
 // The best of the ways to read.
 double device_read_rate(Device *device, size_t bytes) {
     size_t threads = (size_t)device->info.threads, least = threads * PART_BYTES;
-    if (!bytes) bytes = MEMORY_BYTES;
+    bytes = affordable(bytes ? bytes : MEMORY_BYTES);
     if (bytes < least) bytes = least;
     if (!device_ok(device) || !reserve_buffer(device, bytes)) return 0.0;
     if (bytes > device->read_buffer_bytes) bytes = device->read_buffer_bytes;
