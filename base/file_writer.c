@@ -344,8 +344,10 @@ static bool close_descriptor(FileWriter *file, Error *error) {
 }
 
 // Mounts of object stores and shared folders often have neither flags of rename nor hard links. An
-// empty file takes the name, if it is still free, and is replaced.
+// empty file takes the name, if it is still free, and is replaced. Such a rename may take seconds:
+// where it fails, the name is freed only if nobody has written there meanwhile.
 static bool reserve_name_and_rename(FileWriter *file) {
+    struct stat there;
     int at = file->directory;
     int reserved = openat(at, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (reserved < 0) return false;
@@ -353,7 +355,9 @@ static bool reserve_name_and_rename(FileWriter *file) {
     file->linked = renameat(at, file->temporary, at, file->name) != 0;
     if (!file->linked) return true;
     int cause = errno;
-    unlinkat(at, file->name, 0);
+    if (!fstatat(at, file->name, &there, AT_SYMLINK_NOFOLLOW) && S_ISREG(there.st_mode) &&
+        !there.st_size)
+        unlinkat(at, file->name, 0);
     errno = cause;
     return false;
 }

@@ -220,6 +220,26 @@ Test(outputs, a_disk_without_hard_links_is_written) {
     check_refused(&run, ERROR_USAGE, "is there already; --force replaces it");
 }
 
+// Also where the rename that follows fails: the name is free afterwards.
+Test(outputs, a_disk_without_hard_links_is_left_without_an_empty_file) {
+    need_faults();
+    Fault plain = {.kind = "files", .plain = 2};
+    const char *out = test_temporary("no-links");
+    const char *const argv[] = {TEST_RUN, "trace", fault_gguf(), "--prompt-ids", "1,3", "-q",
+                                "--out",  out,     NULL};
+    long calls = count_calls(&plain, argv, 0), refused = 0;
+    for (plain.at = calls; plain.at > 0 && plain.at > calls - 20; plain.at--) {
+        struct stat status;
+        unlink(out);
+        TestRun run = run_with_fault(&plain, argv);
+        refused += run.status == ERROR_IO;
+        CHECK(stat(out, &status) || status.st_size, "call %ld of %ld: an empty file", plain.at,
+              calls);
+        test_run_free(&run);
+    }
+    CHECK(refused > 2, "%ld", refused);
+}
+
 // ---- perplexity ----
 
 Test(outputs, saved_logits_replace_no_input) {
