@@ -63,13 +63,14 @@ static uint64_t group_memory(const char *directory) {
     return count == 1 ? *v : NO_LIMIT;
 }
 
-// The least limit of `group` below `root` and of those around it. A group that is not there, since
-// a container sees another tree, has none.
+// The smallest limit of `group` below `root` and of its ancestors. A group that is not there, since
+// a container sees another tree, has none. A group that begins with ".." is outside of the tree
+// that is mounted at `root` (cgroup_namespaces(7)): no limit in that tree holds for it.
 static uint64_t least_around(GroupLimit *limit, const char *root, const char *group) {
     uint64_t least = NO_LIMIT;
     char directory[1100];
     size_t start = strlen(root);
-    if (strstr(group, "..")) group = ""; // outside of what is seen here
+    if (strstr(group, "/..")) return NO_LIMIT;
     snprintf(directory, sizeof directory, "%s%.900s", root, group);
     for (size_t end = strlen(directory); end >= start; end--) {
         if (end > start && directory[end] != '/' && directory[end]) continue;

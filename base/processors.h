@@ -13,8 +13,8 @@ int processors_usable(void);
 #define OWN_GROUPS "/proc/self/cgroup" // the list of this process's groups
 #define GROUPS_ROOT "/sys/fs/cgroup"   // where they are mounted
 
-// `groups` and `root` are those two, but in tests. The least limit of the process's group and of
-// those around it counts.
+// Tests give other paths than those two. The smallest limit of the process's group and of its
+// ancestors counts.
 
 // The CPU quota in processors, rounded up; 0: none.
 int cgroup_processors(const char *groups, const char *root);

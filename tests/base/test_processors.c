@@ -79,6 +79,9 @@ Test(processors, the_memory_of_a_group_is_the_least_around_it) {
     check_memory(root, "0::/\n", UINT64_MAX);
     check_memory(root, "0::/outer/inner\n", 6442450944);
     check_memory(root, "0::/outer/inner/least\n", 83886080);
+    put(root, "memory.max", "1048576\n"); // of a container that this process is not in
+    check_memory(root, "0::/../of.the.host\n", UINT64_MAX);
+    check_memory(root, "0::/outer..inner\n", 1048576);
     snprintf(root, sizeof root, "%s", test_temporary_new("memory1"));
     put(root, "memory/memory.limit_in_bytes", "9223372036854771712\n");
     put(root, "memory/docker/memory.limit_in_bytes", "536870912\n");
