@@ -326,7 +326,7 @@ static bool check_options(const Options *o, Error *error) {
     if (rows && o->only == BENCH_PREFILL && option_given(o, OPTION_GEN))
         return error_set(error, ERROR_USAGE, "--only prefill has no rows of --gen");
     if (o->all_logits && (!rows || o->only == BENCH_DECODE))
-        return error_set(error, ERROR_USAGE, "--all-logits is of rows of --pp");
+        return error_set(error, ERROR_USAGE, "--all-logits needs rows of --pp");
     return true;
 }
 

@@ -225,6 +225,7 @@ static void print_json(const BenchReport *r) {
     writer_integer(&w, "weight_bytes", (int64_t)r->weight_bytes);
     writer_number(&w, "load_seconds", r->load_seconds);
     writer_integer(&w, "repetitions", s->options->repetitions);
+    writer_bool(&w, "all_logits", s->options->all_logits);
     write_first(&w, r, true);
     write_first(&w, r, false);
     writer_begin(&w, "rows", '[');

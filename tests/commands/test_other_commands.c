@@ -411,14 +411,25 @@ Test(other_commands, bench_json_has_the_figures_that_scripts_read) {
     CHECK(!strncmp(r.out, "kind,threads,length,", 20) && strstr(r.out, "\ndecode,"), "%s", r.out);
     CHECK(!strstr(r.out, "prefill"), "%s", r.out);
     test_run_free(&r);
+    double flops[2]; // of a token of a prompt
+    for (int all = 0; all < 2; all++) {
+        r = program("bench|%s|--json|--no-limits|--only|prefill|--pp|16|-r|1%s", small_model(),
+                    all ? "|--all-logits" : "");
+        check_status(&r, 0);
+        CHECK_STRING(json_value(value, r.out, "all_logits"), all ? "true" : "false");
+        flops[all] = strtod(json_value(value, r.out, "gflop_per_second"), NULL) /
+                     strtod(json_value(value, r.out, "tokens_per_second"), NULL);
+        test_run_free(&r);
+    }
+    CHECK(flops[1] > flops[0], "%g %g", flops[0], flops[1]); // 15 more products with the head
     r = program("bench|%s|--only|decode|--pp|16", small_model());
     check_refused(&r, 2, "--only decode has no rows of --pp");
     r = program("bench|%s|--only|prefill|--gen|8", small_model());
     check_refused(&r, 2, "--only prefill has no rows of --gen");
     r = program("bench|%s|--only|decode|--all-logits", small_model());
-    check_refused(&r, 2, "--all-logits is of rows of --pp");
+    check_refused(&r, 2, "--all-logits needs rows of --pp");
     r = program("bench|--no-cache|--all-logits");
-    check_refused(&r, 2, "--all-logits is of rows of --pp");
+    check_refused(&r, 2, "--all-logits needs rows of --pp");
 }
 
 Test(other_commands, help_and_version_go_to_stdout) {
