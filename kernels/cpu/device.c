@@ -173,11 +173,12 @@ DeviceMemory device_needs(Device *device, const MemoryPlan *plan) {
 // certain to be written whole: of a cache and of scratch, pages are taken as they are used.
 void device_plan(Device *device, const MemoryPlan *plan) {
     uint64_t most = memory_most();
-    double needed = (double)device_needs(device, plan).matrices;
+    double needed = (double)device->planned;
+    (void)plan;
     if (needed > (double)most)
         device_fail(device, ERROR_MEMORY,
-                    "the weights take %.1f MB; the machine, or a cgroup, has %.1f MB of memory "
-                    "for this process",
+                    "the weights take %.1f MB; the machine or a cgroup allows this process %.1f MB "
+                    "of memory and swap",
                     needed / 1e6, (double)most / 1e6);
 }
 

@@ -503,3 +503,21 @@ Test(cpu_device, says_when_there_is_no_memory) {
     CHECK_INT(device_error(device)->code, ERROR_MEMORY);
     device_close(device);
 }
+
+// Only sizes are announced: nothing of this is allocated or read.
+Test(cpu_project, weights_larger_than_all_memory_are_refused) {
+    const Matrix small = {.dtype = DTYPE_F32, .rows = 64, .cols = 64};
+    const Matrix huge = {.dtype = DTYPE_F32, .rows = (size_t)1 << 20, .cols = SIZE_MAX >> 30};
+    const MemoryPlan plan = {.max_rows = 1};
+    Device *device = device_open(1, PRECISION_F32);
+    device_plan_matrix(device, &small);
+    device_plan(device, &plan);
+    CHECK_INT(device_error(device)->code, 0);
+    for (int i = 0; i < 256; i++)
+        device_plan_matrix(device, &huge);
+    device_plan(device, &plan);
+    CHECK_INT(device_error(device)->code, ERROR_MEMORY);
+    CHECK(strstr(device_error(device)->message, "the weights take"), "%s",
+          device_error(device)->message);
+    device_close(device);
+}
