@@ -21,8 +21,8 @@ int cgroup_processors(const char *groups, const char *root);
 // The limit of memory in bytes, without swap; UINT64_MAX: none.
 uint64_t cgroup_memory(const char *groups, const char *root);
 
-// Bytes of memory that this process cannot exceed: what its groups allow it, or what the machine
-// has, and all swap.
+// An upper bound of this process's memory in bytes: the smaller of its groups' limit and the
+// machine's memory, plus all swap.
 uint64_t memory_most(void);
 
 // pthread_create of a thread that gets no signals but those of its own faults and a profiler's

@@ -147,8 +147,9 @@ void kv_restore(Device *device, const KvView *view, const KvSpan *span, const vo
 
 // Announces memory before any of it is allocated: device_plan_matrix for every matrix, then
 // device_plan for the rest. A device with memory of its own fails here if that is too small, and
-// names what is needed and what is free, instead of failing after a long upload; one that
-// copies the matrices in the host's memory fails where the process may not have as much.
+// names what is needed and what is free, instead of failing after a long upload. A backend that
+// copies the matrices into host memory fails where they exceed what the process can have; one that
+// reads them from the mapped file does nothing.
 typedef struct MemoryPlan {
     size_t bytes;  // of device_alloc, all together
     KvShape cache; // of kv_open

@@ -42,8 +42,8 @@ def need_modules(how, *modules):
 
 
 def end_with(main):
-    """Runs main. What is missing and a command that fails, which has said why, end the script with one line; Ctrl-C and
-    kill end it too after what removes its temporary files."""
+    """Runs main and exits with what it returns. An OSError, or a command that fails (it has printed why), ends the script
+    with one line. Ctrl-C and SIGTERM raise an exception, so that temporary files are removed."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         code = main()

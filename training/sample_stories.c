@@ -59,7 +59,7 @@ typedef struct Teller {
     Source source;
     Slot slots[SLOTS];
     uint64_t next, end; // numbers of the stories
-    int tenths;         // of the stories, begun and told of
+    int tenths;         // of the stories begun, as last printed
 } Teller;
 
 static _Noreturn void stop(const char *what, const char *which) {

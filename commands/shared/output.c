@@ -37,8 +37,8 @@ bool error_is_terminal(void) {
 static int first_failure;
 static bool outlives_readers;
 
-// A closed stream is opened as a path alone, of which nothing is read or written: using it fails,
-// and no file of the run gets its number. "/" is there where /dev is not.
+// A closed stream is opened with O_PATH: reading and writing fail with EBADF, and no file of the
+// run gets its number. "/" exists also where /dev does not.
 bool output_guard(Error *error) {
     signal(SIGXFSZ, SIG_IGN);
     for (int fd = 0; fd <= 2; fd++) {

@@ -57,7 +57,7 @@ static bool too_large(Error *error) {
                      (double)PAGE_BYTES / 1e6);
 }
 
-// A block that does not fit is left as soon as that is known, not when all of it is compressed.
+// Compression stops as soon as the block is known not to fit.
 bool page_block(Page *p, const char *name, const void *bytes, size_t size, int number,
                 Error *error) {
     Buffer packed = {0};
