@@ -53,8 +53,8 @@ int32_t bench_token(const Session *s, int position) {
     return (int32_t)((z ^ (z >> 29)) % (uint64_t)s->config->vocab_size);
 }
 
-// One pass of `count` tokens per sequence from position `start` on; the last of each wants logits,
-// or all.
+// One pass of `count` tokens per sequence from position `start` on, with the logits of each
+// sequence's last token, or of all tokens.
 static bool pass(Bench *b, int batch, int start, int count, bool all_logits, Error *error) {
     int n = 0;
     for (int q = 0; q < batch; q++)

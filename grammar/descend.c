@@ -213,7 +213,7 @@ void descended_free(Masks *k) {
     free(k->read.at);
 }
 
-// Where it is kept, if it is.
+// The cache entry for these values; another's may be there.
 static Descended *place_of(const Masks *k, const Descended *wanted) {
     const HashKey *key = &k->automaton->key;
     uint32_t turns = keyed_hash_pair(key, wanted->low, wanted->high);
@@ -221,7 +221,7 @@ static Descended *place_of(const Masks *k, const Descended *wanted) {
     return &k->descended[hash % DESCENDED];
 }
 
-// Overwrites what was kept there.
+// Replaces the entry.
 static bool keep(Masks *k, Descended *place, Descended read, Error *error) {
     if (read.done && k->read.count) {
         read.count = k->read.count;

@@ -30,9 +30,9 @@ static void keep(void *context, const Model *model, const Stage *stage) {
     }
 }
 
-// Tokens after the query cannot change it, so they are not run. Those before it are run without the
-// listener: weights for it are computed for all heads of all layers, most of the time of a long
-// text.
+// Tokens after the query cannot change it, so they are not run. Those before it run without the
+// listener: with one, the attention weights of all heads and layers are computed and stored, which
+// takes most of the time of a long text.
 static bool run_prompt(Explanation *e, Error *error) {
     Model *model = e->session->model;
     size_t fed = 0, last = 0, before = e->position;

@@ -76,7 +76,8 @@ static bool reserve_buffer(Device *device, size_t bytes) {
     return false;
 }
 
-// Beyond what a container allows, the operating system kills the process without a word.
+// At most a quarter of the memory that the process can have: beyond a container's limit the
+// operating system kills it without a word.
 static size_t affordable(size_t bytes) {
     uint64_t most = memory_most() / 4;
     return bytes < most ? bytes : (size_t)most;

@@ -143,7 +143,7 @@ void device_plan_matrix(Device *device, const Matrix *matrix) {
     note_shape(device, matrix);
 }
 
-// The weights stay the file's, whose pages the operating system takes back.
+// The weights are read from the mapped file, whose pages the operating system can drop.
 void device_plan(Device *device, const MemoryPlan *plan) {
     (void)device, (void)plan;
 }

@@ -328,7 +328,7 @@ static Grammar *open_masks(const char *text, size_t size, const Trie *trie, Auto
     return grammar;
 }
 
-// What Masks.bytes is to be: of what it has now.
+// Masks.bytes, computed again from all that it counts.
 static size_t bytes_of(const Masks *k) {
     size_t n = k->trie->n_tokens, bytes = 0;
     for (size_t i = 0; i < k->locals.count; i++) {
